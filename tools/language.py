@@ -23,7 +23,7 @@ STRICT_PAGES = re.compile(r"README\.md|packages/\w+/README\.md|docs/quickstart-[
 IGNORED = re.compile(r"(?:tests|benchmarks|tools|site|dist)/|noxfile|CHANGELOG|docs/dev/english|(?:.*/)?\.(?!github)")
 PUBLIC_PLACES = {"errors", "ports", "testing"}
 """Modules and packages whose names are public without an ``__all__``."""
-INSTRUCTIONS = re.compile(r"_?[A-Z_]*(?:PROMPT|FORM|ANSWER|REPAIR|WITHOUT_DOCUMENTS)[A-Z_]*")
+INSTRUCTIONS = re.compile(r"_?[A-Z_]*(?:PROMPT|FORM|ANSWER|REPAIR|RULE|WITHOUT_DOCUMENTS)[A-Z_]*")
 """Constants that are sent to language models: they are measured, and every change is measured again."""
 
 _IS = r"(?:is|are|was|were|be|been|being)"
@@ -150,9 +150,8 @@ def docstrings(node: ast.Module | ast.ClassDef, public: set[str], *, everything:
             continue
         calls = [ast.unparse(decorator) for decorator in after.decorator_list]
         is_command = any(re.search(r"\.(?:command|group)\(", call) for call in calls)
-        if is_command or (
-            after.name[0] != "_" and (everything or after.name in public or after.name.endswith("Config"))
-        ):
+        named = everything or after.name in public or after.name.endswith("Config")
+        if is_command or (named and not after.name.startswith(("_", "test_"))):
             if isinstance(after, ast.ClassDef):
                 yield from docstrings(after, public, everything=True)
             elif isinstance(first := after.body[0], ast.Expr) and literal(first.value):
@@ -180,7 +179,8 @@ def python_texts(path: str, source: str, public: set[str]) -> Iterator[Text]:
             seen.update(map(id, node.values))
         if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in seen:
             value = literal(node)
-            if _PROSE.search(value) and not _NO_PROSE.search(value):
+            is_word_list = len(value.split()) > MOST_WORDS and not re.search("[.,:;]", value)
+            if _PROSE.search(value) and not _NO_PROSE.search(value) and not is_word_list:
                 yield Text("message", node.lineno, value)
 
 

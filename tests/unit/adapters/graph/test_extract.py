@@ -77,7 +77,7 @@ def test_facts_are_bounded() -> None:
     ("answer", "problem"),
     [
         ("no facts", "no object"),
-        ({"1": []}, r"passages 1 to 2: missing in its answer are \['2'\]"),
+        ({"1": []}, r"passages 1 to 2: missing are \['2'\]"),
         ({"1": [], "2": [], "3": []}, r"unknown are \['3'\]"),
         ({"1": [], "2": [{"subject": "a", "relation": "b"}]}, "object: Field required"),
         ({"1": [], "2": "none"}, "valid list"),

@@ -150,10 +150,10 @@ def test_a_prompt_replaces_the_instructions_alone() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ({"1": YES}, r"missing in its answer are \['2'\], and unknown are none"),
-        ({"1": YES, "2": NO, "3": NO}, r"missing in its answer are none, and unknown are \['3'\]"),
-        ({"1": YES, "02": NO}, r"missing in its answer are \['2'\], and unknown are \['02'\]"),
-        ({}, r"missing in its answer are \['1', '2'\]"),
+        ({"1": YES}, r"missing are \['2'\], and unknown are none"),
+        ({"1": YES, "2": NO, "3": NO}, r"missing are none, and unknown are \['3'\]"),
+        ({"1": YES, "02": NO}, r"missing are \['2'\], and unknown are \['02'\]"),
+        ({}, r"missing are \['1', '2'\]"),
         (
             '{"1": {"reason": "", "relevant": true, "score": 1}, "1": {"reason": "", "relevant": true, "score": 1}}',
             "once",

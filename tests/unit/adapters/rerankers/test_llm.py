@@ -277,7 +277,7 @@ def test_a_good_answer_with_more_than_was_asked_for() -> None:
         (results(*(entry(number, "high") for number in (1, 2, 3)), entry(4)), "for 3 of 4 .* no numbers from 0 to 100"),
         (results([entry(1)], [[entry(2)]], "x"), '4 of 4 .* gave entries that are no objects.*: a list, a list, "x"$'),
         ('{"results": [' * 100_000, "no object"),
-        ('{"a":' * 100_000 + "}", "asked for a JSON object"),
+        ('{"a":' * 100_000 + "}", "is not a JSON object"),
     ],
 )
 def test_answers_that_are_none(answer: Any, problem: str) -> None:

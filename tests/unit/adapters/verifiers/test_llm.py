@@ -208,10 +208,10 @@ def test_reasons_are_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ({"1": YES}, r"asked about the sentences 1 to 2: missing in its answer are \['2'\]"),
+        ({"1": YES}, r"cover the sentences 1 to 2: missing are \['2'\]"),
         ({"1": YES, "2": NO, "3": NO}, r"unknown are \['3'\]"),
-        ({"1": YES, "02": NO}, r"missing in its answer are \['2'\]"),
-        ({}, r"missing in its answer are \['1', '2'\]"),
+        ({"1": YES, "02": NO}, r"missing are \['2'\]"),
+        ({}, r"missing are \['1', '2'\]"),
         ({"1": YES, "2": {**NO, "verdict": "refuted"}}, "2.verdict"),
         ({"1": YES, "2": {**NO, "verdict": True}}, "2.verdict"),
         ({"1": YES, "2": {**NO, "passage": "1"}}, "2.passage"),
@@ -224,7 +224,7 @@ def test_reasons_are_on_one_line() -> None:
         ('{"1": {"verdict": "supported"', "no object"),
         ('{"1": NaN}', "NaN"),
         ("[" * 100_000, "no object"),
-        ("{" * 100_000 + "}", "was asked for a JSON object"),
+        ("{" * 100_000 + "}", "is not a JSON object"),
         ('{"1": {}, "1": {}}', "more than once"),
     ],
 )

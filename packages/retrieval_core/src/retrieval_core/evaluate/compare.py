@@ -24,8 +24,8 @@ class Compared:
 
     Attributes:
         difference: nDCG@10 less that of the first configuration; ``None`` for the first itself.
-        low: Bounds of the difference, a paired bootstrap interval of 95 % over the queries, with ``high``; ``None``
-            where there are too few of them to draw from.
+        low: Lower bound of the difference, with ``high``: a paired bootstrap interval of 95 % over the queries.
+            ``None`` if there are too few queries.
     """
 
     name: str
@@ -68,9 +68,9 @@ async def compare_settings(
     on_progress: OnProgress | None = None,
     seed: int = 0,
 ) -> SettingsComparison:
-    """Evaluate configurations one after the other, each on an index of its own, and compare them with the first.
+    """Evaluate configurations one after the other, each on a separate index, and compare them with the first.
 
-    What has been measured is not lost where a later one fails.
+    Finished measurements are kept if a later one fails.
 
     Args:
         configs: By name, at least one.

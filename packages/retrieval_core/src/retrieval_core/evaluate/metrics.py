@@ -4,7 +4,7 @@
 nDCG@10     ``DCG / ideal DCG`` over the first ten documents, where ``DCG = sum of grade / log2(rank + 1)``: the gain is
             the grade itself, as in trec_eval and BEIR, not ``2 ** grade - 1``; grades below 0 count as 0
 recall@100  share of the relevant documents (grade 1 or more) that is among the first hundred; recall@10 likewise
-MRR@10      ``1 / rank`` of the first relevant document, 0 where it is not among the first ten
+MRR@10      ``1 / rank`` of the first relevant document, 0 if it is not among the first ten
 =========== ========================================================================================================
 
 Each is the mean over all judged queries. A query that found nothing counts as 0, and so does one of whose documents
@@ -96,8 +96,8 @@ def write_run(path: Path, rankings: Mapping[str, Sequence[ScoredDocument]], tag:
     """Write rankings as a TREC run, ``query-id Q0 document-id rank score tag``, from which trec_eval gets our figures.
 
     In ids, white space, other unprintable characters and the percent sign are percent-encoded;
-    :func:`urllib.parse.unquote` brings them back. Readers of the format order by score in single precision and break
-    ties differently, so a score that is not below the one before is written as the next smaller float32.
+    :func:`urllib.parse.unquote` restores them. Readers of the format sort by score in single precision, and break ties
+    differently. So a score that is not below the previous one is written as the next smaller float32.
 
     Raises:
         OSError: The file cannot be written.

@@ -36,10 +36,10 @@ class EvaluationReport:
     """The measures of one evaluation; see :mod:`retrieval_core.evaluate.metrics`.
 
     Attributes:
-        queries: How many were asked.
-        latency_p50_ms: The median over the queries, each asked on its own.
+        queries: Number of queries.
+        latency_p50_ms: Median latency of single queries in milliseconds.
         index_seconds: Time from the empty index until the last document was written.
-        index_bytes: What the index takes on the disk; ``None`` where it is not kept there.
+        index_bytes: Size of the index on the disk; ``None`` if it is not on the disk.
         ndcg_by_query: nDCG@10 of each query, by its id.
     """
 
@@ -80,7 +80,7 @@ async def evaluate(
 ) -> EvaluationReport:
     """Index a collection, ask every query, one after the other, and measure the rankings.
 
-    The index lies in a temporary folder and is removed afterwards. Each query is asked with the configured ``top_k``,
+    The index is in a temporary folder and is removed afterwards. Each query runs with the configured ``top_k``,
     which is timed, and whose documents lead the ranking. The rest of the hundred that recall@100 needs comes from
     :func:`rank_deeply`.
 
@@ -90,7 +90,7 @@ async def evaluate(
         embedder: Used in place of the configured one, and closed afterwards.
         store: Used in place of the configured one, and closed afterwards; it must be empty.
         limit: Ask only the first ``limit`` queries, at least 1.
-        run_file: Where to write the rankings; see :func:`write_run`.
+        run_file: File for the rankings; see :func:`write_run`.
 
     Raises:
         MissingExtraError: ``ir-measures`` is not installed.
@@ -98,7 +98,7 @@ async def evaluate(
         SearchError: The result of a query was degraded, so that the figures would not be the configuration's.
         UnreadableFileError: The corpus has changed and cannot be read any more.
         OSError: The run file cannot be written.
-        RetrievalError: The index could not be built, or a query could not be asked.
+        RetrievalError: The index could not be built, or a query failed.
     """
     await asyncio.to_thread(_check_output, run_file)
     config = config.model_copy(update={"cache": config.cache.model_copy(update={"enabled": False})})
@@ -168,8 +168,8 @@ async def _retrieve(
     if result.degraded:
         stage, reason = result.degraded[0].stage, result.degraded[0].reason
         msg = (
-            f"the query {query!r:.200} was answered without what was configured ({stage}: {reason}), so the figures "
-            "would not be this configuration's; mend that and evaluate again"
+            f"the result of the query {query!r:.200} is degraded ({stage}: {reason}), so the figures would not be "
+            "those of this configuration. Fix the cause and evaluate again"
         )
         raise SearchError(msg, {"query": query, "stage": stage, "reason": reason})
     return result

@@ -42,29 +42,29 @@ if TYPE_CHECKING:
 
 
 class RetrievalPipeline(QueryEngine):
-    """Turns a question into the few passages that answer it.
+    """Search a store and answer questions, with your own components for each stage.
 
     Args:
-        store: Where to search.
-        embedder: Embeds the question; without one only lexical search is possible.
-        retrievers: Further ways of finding passages, by name; each is asked about every question.
-        transformers: Look at the question before it is searched for, by name; a query uses those that it names, or
-            those of ``transform.use`` in the configuration.
-        condenser: Makes a question stand alone that belongs to a conversation.
-        reranker: Puts the best hits into a better order; of several, each one stands in for those before it.
-        relevance_filter: Leaves out passages that do not bear on the question.
-        pruner: Shows of each passage only the sentences that bear on the question.
-        rewriter: Puts a question that found too little into other words.
+        store: The store to search.
+        embedder: Embeds queries. Without one, only keyword search is possible.
+        retrievers: Further retrievers, by name. Each runs for every query.
+        transformers: Query transformers, by name. A query uses those that it names, by default those of
+            ``transform.use`` in the configuration.
+        condenser: Makes a follow-up question of a conversation complete.
+        reranker: Reranks the best hits. If it is a list, each one is the fallback of those before it.
+        relevance_filter: Drops chunks that are not relevant to the query.
+        pruner: Keeps only the sentences of each chunk that are relevant to the query.
+        rewriter: Rewrites a query whose results are not relevant enough.
         evaluator: Scores each result.
-        answer_writer: Answers questions; without one, in the passages' own words.
-        cache: Keeps results for the next time.
-        token_counter: Measures contexts; where it is not given, the embedder counts, or the local one does.
-        observer: Is told what happens, as it happens.
+        answer_writer: Writes answers. By default answers are quoted from the chunks.
+        cache: Caches results.
+        token_counter: Counts the tokens of contexts. By default the embedder counts, otherwise the local tokenizer.
+        observer: Receives events while queries run.
         config: Defaults of every query.
-        clock: Measures durations and the deadline; the system's where it is not given.
-        owned: What else is closed with it: a model that several stages share.
+        clock: Measures durations and the deadline. Default: the system's clock.
+        owned: Further objects to close with the pipeline, for instance a model that several stages share.
 
-    The pipeline owns what it was given: :meth:`close` closes the store, and whatever else can be closed.
+    The pipeline owns its components: :meth:`close` closes all that can be closed.
     """
 
     def __init__(
@@ -120,22 +120,22 @@ class RetrievalPipeline(QueryEngine):
 
     @property
     def cache(self) -> ResultCache | None:
-        """What keeps its results."""
+        """The cache of results, if there is one."""
         return self._cached.cache
 
     @property
     def store(self) -> Store:
-        """Where it searches."""
+        """The store that is searched."""
         return self._parts.store
 
     @property
     def embedder(self) -> Embedder | None:
-        """What embeds the questions."""
+        """The embedder of queries, if there is one."""
         return self._parts.embedder
 
     @property
     def components(self) -> Mapping[str, object]:
-        """What it is made of, by role; ``None`` for what there is not."""
+        """The components by role; ``None`` if there is none for a role."""
         parts = self._parts
         return {
             "embedder": self.embedder,
@@ -150,7 +150,7 @@ class RetrievalPipeline(QueryEngine):
 
     @property
     def token_counter(self) -> TokenCounter:
-        """What measures contexts.
+        """The token counter of contexts.
 
         Raises:
             ConfigurationError: None was given, and neither the embedder nor the local one counts.
@@ -163,14 +163,14 @@ class RetrievalPipeline(QueryEngine):
         return counter_of_embedder(self._parts.embedder)
 
     async def arecover_from_embedding_failure(self) -> bool:
-        """Open the embedder anew and try it, and return whether it works.
+        """Reopen the embedder and try it; return whether it works.
 
-        Questions do this by themselves, once for a while; until it works again they are searched for by words.
+        Queries do this automatically from time to time. Until it works again they use keyword search.
         """
         return self.embedder is not None and await recover(self._run(), self.embedder)
 
     def recover_from_embedding_failure(self) -> bool:
-        """Open the embedder anew and try it; see :meth:`arecover_from_embedding_failure`."""
+        """Reopen the embedder and try it; return whether it works."""
         return self.sync.run(self.arecover_from_embedding_failure())
 
     async def acached_result(

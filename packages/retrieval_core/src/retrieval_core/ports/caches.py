@@ -18,7 +18,7 @@ class ResultCache(Protocol):
     """
 
     async def get(self, key: str) -> RetrievalResult | None:
-        """Return the result of a key, or ``None`` where it is absent or expired.
+        """Return the result of a key, or ``None`` if it is absent or expired.
 
         Raises:
             ServiceError: The cache cannot be reached.

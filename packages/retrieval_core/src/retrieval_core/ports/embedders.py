@@ -76,7 +76,7 @@ class Preloading(Protocol):
     """An optional protocol of embedders: loading the model before the first text, beside other work."""
 
     def preload(self) -> None:
-        """Begin to load, in threads, and return; where that fails, the first text meets the failure."""
+        """Start loading in threads, and return. If it fails, the first call to embed raises the error."""
         ...
 
 

@@ -113,8 +113,8 @@ class RerankScores:
     """One score for each passage, in their order; higher is better.
 
     Attributes:
-        evidence: The evidence in each passage, in the same order; empty where the model gives scores only.
-        problems: Faults of the model's answer that were mended, in words.
+        evidence: The evidence in each passage, in the same order; empty if the model returns only scores.
+        problems: Descriptions of faults in the model's answer that were repaired.
     """
 
     scores: tuple[float, ...]
@@ -147,7 +147,7 @@ class Reranker(Protocol):
 
 @runtime_checkable
 class Repairing(Protocol):
-    """An optional protocol of rerankers: asking the model to mend a malformed answer."""
+    """An optional protocol of rerankers: ask the model to repair a malformed answer."""
 
     async def repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:
         """Score the same passages again, given the last answer and its fault.
@@ -180,7 +180,7 @@ class Rewriter(Protocol):
 
         Args:
             query: The normalised question, as the user asked it.
-            context: What it found so far, formatted; may be empty.
+            context: The results so far, formatted; may be empty.
 
         Raises:
             ServiceError: The provider failed, or gave no question.

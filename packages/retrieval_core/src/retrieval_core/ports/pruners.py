@@ -17,8 +17,8 @@ class Kept:
 
     Attributes:
         kept: For each passage, for each of its sentences in order, whether it is kept.
-        scores: The relevance of each, in the same shape, higher is better, on a scale of the pruner's own; empty where
-            it has none. Of a passage of which nothing is kept, the best sentence stays (without scores the first one).
+        scores: The relevance of each sentence, in the same shape, higher is better, on the pruner's scale; empty if
+            there are none. If no sentence of a passage is kept, its best one stays (without scores its first one).
     """
 
     kept: tuple[tuple[bool, ...], ...]

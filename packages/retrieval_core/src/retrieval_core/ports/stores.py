@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 Side: TypeAlias = Literal["dense", "lexical"]
-"""The two ways to search: by vector, and by words."""
+"""The two kinds of search: ``dense`` is vector search, ``lexical`` is keyword search."""
 _NO_DIRECTION = "{} is all zeros, which is equally far from every other vector; check the embedding model that made it"
 
 
@@ -63,13 +63,13 @@ class StoreInfo:
     """A store's contents and abilities.
 
     Attributes:
-        location: Where it is, for people.
+        location: Readable location, for messages.
         manifest: ``None`` before the first write, and for indexes that another program wrote.
-        generation: Grows with each write; ``None`` where the store cannot tell.
+        generation: Grows with each write; ``None`` if the store has none.
         sides: The kinds of search that the store does itself.
         filter_operators: Those that it evaluates exactly as :func:`retrieval_core.types.filters.matches`.
-        unembedded: How many of the chunks have no vector yet, see :class:`AddsVectors`.
-        collection: What a service says of a collection that another program filled; ``None`` for other indexes.
+        unembedded: Number of chunks without a vector so far, see :class:`AddsVectors`.
+        collection: The service's report on a collection that another program filled; ``None`` for other indexes.
     """
 
     location: str
@@ -115,8 +115,8 @@ class Change:
     is not among them is added, or replaces the chunk with its id.
 
     Attributes:
-        vectors: Shape ``(n, dimension)``, of finite numbers, a row for each chunk that is not ``unembedded``; ``None``
-            where there are none, and for an index without vectors.
+        vectors: Array of finite numbers with the shape ``(n, dimension)``: a row for each chunk that is not
+            ``unembedded``. ``None`` if there are none.
         removed_documents: Ids of documents to remove, with all that belongs to them.
         named_vectors: Further vectors of the chunks, such as those of their titles: by the vector's name, which the
             manifest has, then by the chunk's id. A chunk need not have each of them.
@@ -291,7 +291,7 @@ class Store(Protocol):
         """Apply a change durably.
 
         Raises:
-            InvalidParameterError: The change cannot be kept; the message says why.
+            InvalidParameterError: The change cannot be stored; the message has the reason.
             DimensionMismatchError: The vectors have another dimension than the index.
             EmbedderMismatchError: The index was built with another embedder than the store was opened with.
             IndexBusyError: Another process wrote for longer than the store waits.
@@ -385,10 +385,10 @@ class DescribesCollection(Protocol):
 
 @runtime_checkable
 class SearchesBoth(Protocol):
-    """An optional protocol of stores: hybrid search of both sides at once, combined in the store's own way."""
+    """An optional protocol of stores: native hybrid search, fused by the store itself."""
 
     async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates of both sides, best first; the score is the store's own, higher is better.
+        """Return the best candidates of hybrid search, best first, with the store's own score, higher is better.
 
         Args:
             request: Has both ``vector`` and ``text``.
@@ -445,7 +445,7 @@ class StoredDamage:
         chunks: By chunk id.
         documents: Records of documents and of their sections, by the document's id.
         incomplete: Ids of documents that have fewer chunks than were written.
-        problems: Of the index as a whole, one sentence each, for people.
+        problems: Problems of the index as a whole, one sentence each.
         unsealed: How many chunks have no checksums, since an older version of this library wrote them.
     """
 
@@ -479,7 +479,7 @@ class SelfChecking(Protocol):
         """Compare what is stored with the checksums that were written with it. Nothing is written.
 
         Args:
-            document_ids: Of the documents to look at; all where it is not given.
+            document_ids: Ids of the documents to check. Default: all.
 
         Raises:
             IndexNotFoundError: Nothing was written yet, to a store on a disk.
@@ -520,7 +520,7 @@ class Versioned(Protocol):
 
 @runtime_checkable
 class AddsVectors(Protocol):
-    """An optional protocol of stores: chunks can be written before their vectors, and are found by words until then.
+    """An optional protocol of stores: write chunks before their vectors. Until then keyword search finds them.
 
     As long as chunks that pass the filter lack theirs, a search by the vectors of passages raises
     :class:`NotYetEmbeddedError` with the candidates found.
@@ -541,7 +541,7 @@ class AddsVectors(Protocol):
     async def add_vectors(self, change: Change) -> int:
         """Add the vectors of chunks that were written without, all of them or none, and return how many got theirs.
 
-        A chunk is passed over that has its vector already, is gone, or has another indexed text by now.
+        Chunks are skipped if they already have a vector, no longer exist, or have a new indexed text.
 
         Args:
             change: Has chunks, and their ``vectors`` and ``named_vectors``, and nothing else.

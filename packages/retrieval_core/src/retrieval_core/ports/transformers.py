@@ -26,13 +26,13 @@ class QueryContext:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A further text to search for beside the question.
+    """A further text to search for, in addition to the query.
 
     Attributes:
-        kind: A word for people: ``sub-question``, ``keywords``, ``passage`` …
-        sides: Where it is searched for, within the query's mode.
-        is_passage: Whether it is embedded as a passage, not as a question.
-        weight: Above 0; the question itself has 1.
+        kind: A readable word: ``sub-question``, ``keywords``, ``passage`` …
+        sides: The searches that use it, within the query's mode.
+        is_passage: Whether it is embedded as a chunk, not as a query.
+        weight: Above 0; the query itself has 1.
     """
 
     kind: str
@@ -44,13 +44,13 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Chunks that a question leads to without a search.
+    """Chunks that a transformer found without a search.
 
     Attributes:
-        kind: A word for people for what led there, such as ``graph``.
-        text: What led there: the entities and relations, for instance.
-        candidates: Best first; they need not carry their chunks.
-        weight: Above 0; the question itself has 1.
+        kind: A readable word for their origin, such as ``graph``.
+        text: Their origin in detail, for instance the entities and relations.
+        candidates: The chunks, best first. Their contents may be missing.
+        weight: Above 0; the query itself has 1.
     """
 
     kind: str
@@ -78,9 +78,9 @@ class Transformed:
 
 
 class QueryTransformer(Protocol):
-    """Rewrites or expands a question before the search. Each call is one attempt at its provider.
+    """Rewrite or expand a query before the search. Each call is one attempt at its provider.
 
-    Where it fails, the question is searched for as it is, and the result says so.
+    If it fails, the query is searched for unchanged, and the result is degraded.
     """
 
     @property
@@ -89,14 +89,14 @@ class QueryTransformer(Protocol):
         ...
 
     async def transform(self, query: str, context: QueryContext) -> Transformed | str:
-        """Transform a question.
+        """Transform a query.
 
         Args:
-            query: The normalised question; after a conversation, made to stand alone.
+            query: The normalised query. A follow-up question is already complete.
             context: The conversation before it.
 
         Returns:
-            What to search for; plain text is searched for in place of the question.
+            Texts to search for. Plain text replaces the query.
 
         Raises:
             ServiceError: The provider failed, or gave nothing that could be used.

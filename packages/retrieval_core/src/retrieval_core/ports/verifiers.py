@@ -36,7 +36,7 @@ class Verdicts:
 
 
 class Verifier(Protocol):
-    """Checks whether passages support what an answer says."""
+    """Verify the sentences of an answer against passages."""
 
     @property
     def id(self) -> str:

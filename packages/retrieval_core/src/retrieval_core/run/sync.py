@@ -104,9 +104,9 @@ class SyncBridge:
             if not turn.wait(max(self._grace, seconds / 10)) and not future.done():
                 self._leave(loop)
                 msg = (
-                    f"something blocks the event loop of synchronous calls for longer than the {seconds:g} s that one "
-                    "may take: a coroutine function of a plug-in that never awaits, or an observer; make it an "
-                    "ordinary function, which runs in a thread"
+                    f"the event loop of synchronous calls is blocked for longer than {seconds:g} s. Causes are a "
+                    "coroutine function that never awaits, and a slow observer. Make it an ordinary function, which "
+                    "runs in a thread"
                 )
                 raise DeadlineExceededError(msg)
 

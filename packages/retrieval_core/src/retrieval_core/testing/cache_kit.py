@@ -6,7 +6,7 @@ Subclass :class:`CacheConformance` in a test module, and say how to open a cache
         async def open_cache(self):
             return MyCache(ttl_seconds=300)
 
-Each test opens caches on an event loop of its own and closes them there. They must keep results for a minute at least,
+Each test opens caches on a new event loop and closes them there. They must keep results for at least a minute,
 and have room for a hundred. Needed besides the library: pytest and hypothesis.
 """
 
@@ -152,7 +152,7 @@ class CacheConformance:
         raise NotImplementedError
 
     def run(self, test: Callable[[Any], Awaitable[None]]) -> None:
-        """Run a test with a cleared cache, on an event loop of its own, and close the cache."""
+        """Run a test with a cleared cache, on a new event loop, and close the cache."""
 
         async def main() -> None:
             async with AsyncExitStack() as stack:

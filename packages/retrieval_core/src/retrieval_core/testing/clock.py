@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FakeClock:
-    """A :class:`~retrieval_core.run.clock.Clock` that stands still until it is told to advance.
+    """A :class:`~retrieval_core.run.clock.Clock` that stands still until you advance it.
 
     It may be shared by several event loops, and advanced from any thread. Sleeping advances it at once.
 

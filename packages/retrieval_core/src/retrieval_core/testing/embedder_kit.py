@@ -7,7 +7,7 @@ Subclass :class:`EmbedderConformance` in a test module, and give it the embedder
         def embedder(self):
             return MyEmbedder()
 
-Each test uses the embedder from event loops of its own, so one that is slow to make may be shared by all tests.
+Each test uses the embedder from new event loops, so one that is slow to create can be shared by all tests.
 """
 
 # ruff: noqa: S101 - these are tests

@@ -23,9 +23,9 @@ _ENDING = re.compile(r"(?<=\w{3})(?:ations?|ings?|ers?|ed|es|s|e)$")
 class FakeEmbedder(Fake):
     """An :class:`~retrieval_core.ports.Embedder` without a model: texts are similar if they share words.
 
-    A text's vector counts its words, each at the component that a hash of its stem gives, so the cosine of two texts is
-    0 without and 1 with all words in common, save for collisions. It is the same in every process and Python version. A
-    text without words has a vector of its own.
+    A text's vector counts its words, each at the component given by a hash of its stem. The cosine of two texts is 0
+    without common words and 1 with only common words, except for collisions. It is the same in every process and
+    Python version. A text without words has a distinct vector.
 
     Args:
         dimension: Components of a vector, at least 1; the more, the fewer collisions.

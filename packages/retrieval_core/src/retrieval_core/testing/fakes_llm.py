@@ -84,7 +84,7 @@ class FakeLLM(Fake):
         if self._function is not None:
             return _completion(request, self._function(request))
         if not self._script:
-            msg = f"FakeLLM was asked {len(self.requests)} times, and its script has fewer answers"
+            msg = f"FakeLLM got {len(self.requests)} requests, and its script has fewer answers"
             raise AssertionError(msg)
         entry = self._script.pop(0)
         if isinstance(entry, Exception):

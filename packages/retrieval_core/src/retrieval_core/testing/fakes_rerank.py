@@ -91,7 +91,7 @@ class FakeRewriter(Fake):
         self.calls: list[tuple[str, str]] = []
 
     async def rewrite(self, query: str, context: str) -> Rewritten:
-        """Answer a request; where the script has the new question alone, with the reason ``"scripted"``.
+        """Answer a request. If the script has only the new query, the reason is ``"scripted"``.
 
         Raises:
             AssertionError: The script has no further answer.
@@ -103,7 +103,7 @@ class FakeRewriter(Fake):
         elif self._script:
             answer = self._script.pop(0)
         else:
-            msg = f"FakeRewriter was asked {len(self.calls)} times, and its script has fewer answers"
+            msg = f"FakeRewriter got {len(self.calls)} requests, and its script has fewer answers"
             raise AssertionError(msg)
         if isinstance(answer, Exception):
             raise answer

@@ -7,7 +7,7 @@ Subclass :class:`LLMConformance` in a test module, and give it the model as a fi
         def llm(self):
             return MyLLM()
 
-The model must answer a request with a schema by an object that fits it. What else it says does not matter. A model that
+The model must answer a request with a schema by an object that fits it. Its other answers do not matter. A model that
 keeps connections has a method ``aclose``; it is called at the end of each event loop.
 """
 
@@ -44,8 +44,8 @@ class LLMConformance:
     """The promises of :class:`~retrieval_core.ports.LLM`, one test each.
 
     Attributes:
-        max_tokens: Of the requests for text, so that a slow model is soon done.
-        schema_tokens: Of the requests with a schema: enough for the whole object.
+        max_tokens: Limit of the requests for text, so that a slow model is soon done.
+        schema_tokens: Limit of the requests with a schema: enough for the whole object.
     """
 
     max_tokens: int | None = None

@@ -7,7 +7,7 @@ Subclass :class:`PrunerConformance` in a test module, and give it the pruner as 
         def pruner(self):
             return MyPruner()
 
-Each test uses the pruner from event loops of its own, so one that is slow to make may be shared by all tests.
+Each test uses the pruner from new event loops, so one that is slow to create can be shared by all tests.
 """
 
 # ruff: noqa: S101 - these are tests

@@ -24,7 +24,7 @@ _CONFIG = "retrieval_config"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option and the settings that say which index is asked."""
+    """Add the option and the settings for the index to search."""
     group = parser.getgroup("retrieval", "suites of retrieval tests")
     told = "the index that suites are run on, in place of the one that each names: a file, or a service's address"
     group.addoption("--retrieval-index", metavar="FILE|URL", help=told)
@@ -94,7 +94,7 @@ class CaseItem(pytest.Item):
             raise CaseFailedError(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return what a failure is shown as: why, and what was found instead."""
+        """Return the text of a failure: the reason, and the actual results."""
         if isinstance(excinfo.value, CaseFailedError):
             return str(excinfo.value)
         from retrieval_core.errors import RetrievalError  # noqa: PLC0415 - as above

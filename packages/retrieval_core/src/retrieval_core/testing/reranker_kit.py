@@ -7,7 +7,7 @@ Subclass :class:`RerankerConformance` in a test module, and give it the reranker
         def reranker(self):
             return MyReranker()
 
-Each test uses the reranker from event loops of its own, so one that is slow to make may be shared by all tests.
+Each test uses the reranker from new event loops, so one that is slow to create can be shared by all tests.
 """
 
 # ruff: noqa: S101 - these are tests

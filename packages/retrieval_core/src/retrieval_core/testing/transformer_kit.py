@@ -7,7 +7,7 @@ Subclass :class:`TransformerConformance` in a test module, and give it the trans
         def transformer(self):
             return MyTransformer()
 
-Each test uses the transformer from event loops of its own, so one that is slow to make may be shared by all tests. A
+Each test uses the transformer from new event loops, so one that is slow to create can be shared by all tests. A
 transformer that asks a model needs one that always answers the same question alike.
 """
 

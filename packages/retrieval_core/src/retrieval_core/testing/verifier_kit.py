@@ -7,7 +7,7 @@ Subclass :class:`VerifierConformance` in a test module, and give it the verifier
         def verifier(self):
             return MyVerifier()
 
-Each test uses the verifier from event loops of its own, so one that is slow to make may be shared by all tests.
+Each test uses the verifier from new event loops, so one that is slow to create can be shared by all tests.
 """
 
 # ruff: noqa: S101 - these are tests

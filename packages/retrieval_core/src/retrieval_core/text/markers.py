@@ -49,8 +49,8 @@ class Marker:
     """A mark that names passages.
 
     Attributes:
-        numbers: In their order, each once; not necessarily of passages that there are.
-        span: Where it stands, its brackets included.
+        numbers: Numbers in their order, each once; passages with these numbers may not exist.
+        span: Position, with the brackets.
     """
 
     numbers: tuple[int, ...]
@@ -62,8 +62,8 @@ def markers_of(text: str) -> tuple[Marker, ...]:
 
     ``[1]``, ``[1][2]``, ``[1, 2]``, ``[1-3]``, ``[^1]``, ``[#1]``, ``[Source: 1]``, ``[1, p. 3]`` and the same in
     full-width or escaped brackets are marks.
-    What is in code, the text of a link (``[1](url)``), the definition of a note (``[1]: …``), an index (``a[1]``) and
-    an interval (``[0, 1]``) is none. Takes time in proportion to the text.
+    Brackets in code, the text of a link (``[1](url)``), the definition of a note (``[1]: …``), an index (``a[1]``) and
+    an interval (``[0, 1]``) are not. Takes time in proportion to the text.
     """
     return tuple(_markers(text))
 
@@ -204,10 +204,10 @@ _CLAUSE = re.compile(rf"\bthat\b(?!\s+(?:information|answer|detail|question|in\b
 def says_something(text: str) -> bool:
     """Whether a sentence of an answer claims something, and so needs a source. When in doubt, it does.
 
-    These claim nothing, where no figure is in them: headings, lines in bold alone and cells of a table's head, as long
-    as they are names and no sentences; what introduces a list or block, up to the colon at its end, unless it is long;
-    questions; greetings; and that the passages do not tell, unless a clause follows. Nor does what has neither letters
-    nor digits, or the definition of a link. ``Yes.`` claims something, though no passage can be found by it.
+    These claim nothing if they contain no figure: headings, bold lines and head cells of a table that are no
+    sentences; short introductions of a list or block, up to the colon at their end;
+    questions; greetings; and statements that the passages contain no answer, unless a clause follows. Text without
+    letters and digits, and definitions of links, claim nothing either. ``Yes.`` claims something.
     """
     said = plain(text)
     if said.startswith(("```", "~~~")):

@@ -207,7 +207,7 @@ def in_order(found: Mapping[str, T], count: int, service: str, text: str, things
         missing = [number for number in numbers if number not in found]
         unknown = [number for number in found if number not in numbers]
         msg = (
-            f"{service} was asked about the {things} 1 to {count}: missing in its answer are {missing or 'none'}, and "
+            f"the answer of {service} must cover the {things} 1 to {count}: missing are {missing or 'none'}, and "
             f"unknown are {shorten(ascii(unknown), 200) if unknown else 'none'}"
         )
         raise MalformedAnswerError(msg, service, answer=text)
@@ -232,13 +232,13 @@ def parse_answer(text: str, kind: type[A], service: str, *, strict: bool = True)
     try:
         found = _decode(text)
     except (ValueError, RecursionError) as error:
-        msg = f"{service} was asked for a JSON object and answered {_excerpt(text)}: {error}"
+        msg = f"the answer of {service} is not a JSON object: {_excerpt(text)}: {error}"
         raise MalformedAnswerError(msg, service, answer=text) from error
     try:
         return kind.model_validate(found, strict=strict)
     except ValidationError as error:
         problems = "; ".join(_problem(entry) for entry in error.errors(include_url=False, include_context=False))
-        msg = f"{service} answered {_excerpt(text)}, which is not what it was asked for: {problems}"
+        msg = f"the answer of {service} has the wrong form: {_excerpt(text)}: {problems}"
         raise MalformedAnswerError(msg, service, answer=text) from error
 
 

@@ -79,7 +79,7 @@ class _Part(BaseModel):
 
 
 class Expected(_Part):
-    """What has to be among the passages that are found."""
+    """Documents, chunks and phrases that the results must contain."""
 
     documents: Grades = Field(default_factory=dict)
     """Ids of documents, such as ``guide/setup.md``."""
@@ -99,7 +99,7 @@ class Expected(_Part):
 
 
 class Forbidden(_Part):
-    """What must not be among the passages that are found."""
+    """Documents, chunks and phrases that the results must not contain."""
 
     documents: list[Text] = Field(default_factory=list[str])
     chunks: list[Text] = Field(default_factory=list[str])
@@ -178,7 +178,7 @@ class Case(Asked):
 
 
 class Criteria(_Part):
-    """What a whole suite has to reach; ``null`` takes one out."""
+    """Minimum values of a whole suite; ``null`` disables one."""
 
     fetch_ms: Milliseconds | None = 100.0
     """Reading one passage by its id, 95th percentile (SC-001)."""
@@ -196,8 +196,7 @@ class Suite(_Part):
     name: Name
     description: str | None = None
     index: Text | None = None
-    """A file, seen from the suite's folder, or the address of a service; where it is given on the command line, that
-    counts."""
+    """A file, relative to the suite's folder, or the address of a service. The command line overrides it."""
     defaults: Asked = Asked()
     """For every case that does not say otherwise."""
     criteria: Criteria = Criteria()

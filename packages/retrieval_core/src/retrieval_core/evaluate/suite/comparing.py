@@ -72,8 +72,8 @@ class Comparison:
 def compare(before: SuiteResult, after: SuiteResult, *, measure: str = "recall@5", seed: int = 0) -> Comparison:
     """Compare two runs case by case.
 
-    A regression is only what the interval of the difference lies below 0 for: cases are drawn again and again, with
-    replacement, and the difference of each draw's means is taken.
+    A measure is a regression only if the interval of its difference is below 0. The interval is a bootstrap: cases are
+    drawn repeatedly, with replacement, and the difference of the means is computed for each draw.
 
     Args:
         measure: One of :data:`MEASURES`.

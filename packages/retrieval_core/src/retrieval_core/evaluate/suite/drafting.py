@@ -79,7 +79,7 @@ async def draft_from_index(index: Index, count: int) -> list[Case]:
     for turn in (*zip_longest(*below), *zip_longest(*titles)):
         chosen += _evenly([chunk for chunk in turn if chunk is not None], count - len(chosen))
     if not chosen:
-        msg = "no document has a heading of its own to ask for; draft from a log of questions instead"
+        msg = "no document has a unique heading to ask for; draft from a log of questions instead"
         raise InvalidParameterError(msg)
     analyzer = build_analyzer(index.config.analysis)
     names: set[str] = set()
@@ -130,7 +130,7 @@ def read_log(path: Path) -> list[str]:
         if question:
             asked.setdefault(folded(question), question)
     if not asked:
-        msg = f"{path.name!r} holds no question; it has one a line, or JSON lines with 'query'"
+        msg = f"{path.name!r} contains no question; it needs one a line, or JSON lines with 'query'"
         raise InvalidParameterError(msg)
     return list(asked.values())
 

@@ -62,8 +62,8 @@ def parse_suite(text: str, name: str = "<suite>", *, is_json: bool = False) -> S
     """Read a suite from a text; see :func:`read_suite`.
 
     Args:
-        name: What the problems call the file.
-        is_json: Whether it is JSON, whose own rules then hold.
+        name: Name of the file in messages.
+        is_json: Whether it is JSON, not YAML.
 
     Raises:
         SuiteFileError: It is not well formed.

@@ -57,14 +57,14 @@ def advanced(status: CaseStatus, to: CaseStatus) -> CaseStatus:
 
 @dataclass(frozen=True, slots=True)
 class RetrievedPoint:
-    """A passage that was found, as the specification's file has it.
+    """A result, as in the specification's file.
 
     Attributes:
-        score: Cosine similarity with the question in [0, 1]; ``None`` where there is none to compare.
+        score: Cosine similarity with the query in [0, 1]; ``None`` if there is none.
         payload: ``content``, ``source_url``, ``chunk_id``, ``chunk_index``, ``total_chunks``, ``timestamp`` (in ISO
             format) and ``embedding_model``, beside the document's id and the chunk's metadata. A field that is not
             known is absent.
-        retrieval_time_ms: Of the search that found it.
+        retrieval_time_ms: Time of the search that found it, in milliseconds.
     """
 
     id: str
@@ -117,20 +117,20 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What became of one case.
+    """The outcome of one case.
 
     Attributes:
-        documents: Ids of the documents found, each once, best first; of a case with paraphrases, for the question
+        documents: Ids of the documents found, each once, best first; if the case has paraphrases, for the query
             itself.
-        points: What was found, best first, likewise.
-        ranks: The first rank of each thing expected, from 1, as ``document:ID``, ``chunk:ID`` or ``phrase:TEXT``;
-            ``None`` where it was not found.
+        points: The results, best first, of the same query.
+        ranks: The first rank of each expected item, from 1, as ``document:ID``, ``chunk:ID`` or ``phrase:TEXT``;
+            ``None`` if it was not found.
         measures: ``recall@5``, ``recall@k``, ``ndcg@10`` and ``mrr`` of a case that expects documents, chunks or
-            phrases, each in [0, 1]; empty for others. Of paraphrases, the mean with the question's own.
-        retrieval_time_ms: Of the slowest of its questions; ``None`` where there was no search.
-        confidence: How likely the passages bear on the question, in [0, 1]; ``None`` where it was not looked at.
-        explanation: Of a case that failed, what was found instead and what became of the expected, stage by stage.
-        skipped: Why it was not run; ``None`` where it was.
+            phrases, each in [0, 1]; empty for others. With paraphrases it is the mean over all of them.
+        retrieval_time_ms: Time of the slowest of its queries; ``None`` if there was no search.
+        confidence: Probability that the results are relevant, in [0, 1]; ``None`` if it was not computed.
+        explanation: For a failed case, the actual results and the stages that dropped the expected ones.
+        skipped: The reason why it was not run; ``None`` if it was.
     """
 
     name: str
@@ -150,12 +150,12 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """Something that a whole suite has to reach.
+    """A criterion for a whole suite.
 
     Attributes:
-        code: The specification's, such as ``SC-001``.
-        value: As measured; ``None`` where it was not.
-        target: ``None`` where the suite asks for none.
+        code: The specification's code, such as ``SC-001``.
+        value: The measured value; ``None`` if it was not measured.
+        target: The minimum; ``None`` if the suite has none.
     """
 
     code: str
@@ -196,7 +196,7 @@ class PerformanceMetrics:
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """What became of a suite.
+    """The outcome of a suite.
 
     Attributes:
         results: By the names of the cases, in alphabetical order.
@@ -227,16 +227,16 @@ class SuiteResult:
 
     @property
     def pass_rate(self) -> float:
-        """Percentage of the cases run that passed; 0 where none was."""
+        """Percentage of the cases run that passed; 0 if none was run."""
         return 100 * self.count(CaseStatus.PASSED) / self.total_tests if self.total_tests else 0.0
 
     @property
     def failure_rate(self) -> float:
-        """Percentage of the cases run that failed; 0 where none was."""
+        """Percentage of the cases run that failed; 0 if none was run."""
         return 100 * self.count(CaseStatus.FAILED) / self.total_tests if self.total_tests else 0.0
 
     def mean(self, measure: str) -> float | None:
-        """Return the mean of a measure over the cases that have it; ``None`` where none has."""
+        """Return the mean of a measure over the cases that have it; ``None`` if no case has it."""
         values = [result.measures[measure] for result in self.results if measure in result.measures]
         return sum(values) / len(values) if values else None
 

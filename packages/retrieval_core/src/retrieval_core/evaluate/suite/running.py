@@ -1,4 +1,4 @@
-"""Running a suite: each case is asked, judged and, where it fails, explained; then the whole suite is judged."""
+"""Run a suite: search for each case, judge the results, explain failures; then judge the whole suite."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ async def run_suite(
 ) -> SuiteResult:
     """Run every case of a suite.
 
-    What fails in a case becomes the case's: ``failed`` where something else was found than expected, or too late, and
-    ``error`` where the case could not be judged.
+    Failures become the status of a case: ``failed`` if the results are wrong or late, ``error`` if the case could not
+    be judged.
 
     Args:
-        concurrency: How many questions are under way at once, at least 1; with 1, times are those of a lone user.
-        twice: Whether to run it again and compare, which alone can tell whether runs repeat (SC-006).
+        concurrency: Number of concurrent queries, at least 1. With 1, latencies are those of a single user.
+        twice: Whether to run it twice and compare, which is necessary to check that runs repeat (SC-006).
 
     Raises:
         InvalidParameterError: ``concurrency`` is less than 1.
@@ -83,7 +83,7 @@ async def run_case(target: Target, case: Case) -> CaseResult:
     """Run a single case.
 
     Raises:
-        RetrievalError: What it expects cannot be looked up.
+        RetrievalError: An expected document or chunk cannot be looked up.
     """
     lacking = await target.lacking(tuple(case.expect.documents), tuple(case.expect.chunks))
     return await _judge(target, case, lacking)
@@ -185,7 +185,7 @@ async def _judge(target: Target, case: Case, lacking: Lacking) -> CaseResult:
             f"the {kind} {text!r}" + (f" (did you mean {lacking[kind, text]!r}?)" if lacking[kind, text] else "")
             for kind, text in absent
         )
-        msg = f"the index does not hold {told}; mend the case, or index what is missing"
+        msg = f"the index does not contain {told}; fix the case, or index the missing documents"
         return _with_error(case, InvalidParameterError(msg))
     try:
         return await _asked(target, case)

@@ -66,11 +66,11 @@ class ServiceTarget:
 
     @property
     def location(self) -> str:
-        """Where it is, for people."""
+        """Readable location, for messages."""
         return self._url
 
     async def describe(self) -> Subject:
-        """Say what is asked."""
+        """Return a description of the index."""
         told = await self._call("GET", "/v1/indexes")
         with self._of_this_form():
             counts = {each["name"]: each["points_count"] for each in told["indexes"]}
@@ -81,7 +81,7 @@ class ServiceTarget:
         return Subject(f"{self._url} ({name})", counts[name], versions=await asyncio.to_thread(versions))
 
     async def retrieve(self, question: SuiteQuestion) -> RetrievalResult:
-        """Return what is found, in the order of the index, and not by similarity alone as the service has it."""
+        """Return the results in the index's ranking, not sorted by similarity as in the service's answer."""
         asked: dict[str, Any] = {
             "query_text": question.text,
             "top_k": question.top_k,

@@ -1,4 +1,4 @@
-"""What a suite is run on: an index in this process, or a service over HTTP."""
+"""Targets of a suite: an index in this process, or a service over HTTP."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def question_of(case: Case, text: str) -> SuiteQuestion:
 
 
 class Target(Protocol):
-    """What answers the questions of a suite."""
+    """An index or service that answers the queries of a suite."""
 
     @property
     def location(self) -> str:
-        """Where it is, for people."""
+        """Readable location, for messages."""
         ...
 
     async def describe(self) -> Subject:
-        """Say what is asked.
+        """Return a description of the index or service.
 
         Raises:
             RetrievalError: It cannot be read.
@@ -84,12 +84,12 @@ class Target(Protocol):
         """Return what is found, with everything working as configured.
 
         Raises:
-            RetrievalError: The question cannot be asked, or was answered without what is configured.
+            RetrievalError: The query failed, or its result is degraded.
         """
         ...
 
     async def fetch(self, chunk_id: str) -> Chunk | None:
-        """Return a passage; ``None`` where there is none of that id.
+        """Return a chunk; ``None`` if there is none with that id.
 
         Raises:
             RetrievalError: It cannot be read.
@@ -107,7 +107,7 @@ class Target(Protocol):
     async def nearest(self, text: str) -> float | None:
         """Return the highest cosine similarity of any passage with a text, in [0, 1].
 
-        It is 0 where there is no passage, and ``None`` where there are no vectors.
+        It is 0 if there is no chunk, and ``None`` if there are no vectors.
 
         Raises:
             RetrievalError: It cannot be searched.
@@ -131,11 +131,11 @@ class IndexTarget:
 
     @property
     def location(self) -> str:
-        """Where it is, for people."""
+        """Readable location, for messages."""
         return str(place_of(self._index.config))
 
     async def describe(self) -> Subject:
-        """Say what is asked."""
+        """Return a description of the index or service."""
         info = await self._index.adescribe()
         states = sorted((state.source, state.content_hash, state.recipe) for state in (await self._sources()).values())
         corpus = sha256(json.dumps([info.chunks, states]).encode()).hexdigest() if states else None

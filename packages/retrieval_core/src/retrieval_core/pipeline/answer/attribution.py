@@ -1,7 +1,7 @@
 """From the marks in an answer to the words of the passages that its sentences can be from.
 
-A sentence can be from a quote that has enough of its words, rare ones counting more, and all of its figures. That
-tells where it is from, not whether it is true: a ``not`` leaves the other words as they are. Truth is for a verifier.
+A quote can be the source of a sentence if it has enough of its words, rare ones counting more, and all of its figures.
+That does not prove the sentence: a ``not`` changes no other word. Proof is the job of a verifier.
 """
 
 from __future__ import annotations
@@ -81,20 +81,20 @@ class AttributionIndex:
     def attribute(self, text: str, span: Span) -> AnswerSentence:
         """Return a sentence of an answer with its sources.
 
-        Each number of a marker gives one attribution, in the order in which they first occur. It has quotes where the
-        passage's sentences hold at least :data:`CITED` of what the marker stands behind: the sentence, or the part of
-        it behind the marker before. A passage that holds less, but at least :data:`SHARE`, has quotes where it adds
-        something to the other passages cited there, and all of them together hold it. A passage that does not hold its
-        part may hold :data:`AUTOMATIC` of the sentence instead. In each case no figure may be missing or have another
-        unit, and a sentence or part of :data:`~retrieval_core.text.matching.FEW` words must be held nearly whole.
+        Each number of a marker gives one attribution, in the order in which they first occur. A marker belongs to the
+        sentence, or to the part of it after the previous marker. The attribution has quotes if the passage contains
+        at least :data:`CITED` of that part. With less, but at least :data:`SHARE`, it has quotes if all passages
+        cited there contain the part together. Otherwise the passage may contain :data:`AUTOMATIC` of the sentence.
+        In each case no figure may be missing or have another unit. A sentence or part of
+        :data:`~retrieval_core.text.matching.FEW` words must be contained nearly whole.
 
-        A sentence without a marker that says something gets the passage that holds most of it, if it is at least
-        :data:`AUTOMATIC`, no figure is missing, and all names are in the passage, its title or a heading.
-        A line of a list of sources, which has but the number and the name of a passage, says nothing.
+        A sentence without a marker gets the passage that contains most of it, if that is at least :data:`AUTOMATIC`.
+        No figure may be missing, and all names must be in the passage, its title or a heading. Lines of a list of
+        sources, with only the number and the name of a passage, get none.
 
         Args:
             text: The sentence with its markers.
-            span: Where it stands in the answer.
+            span: Its position in the answer.
         """
         markers, says = markers_of(text), says_something(text)
         if self._is_listed(text, markers):
@@ -110,8 +110,8 @@ class AttributionIndex:
         """Return a sentence without its sources and with a verdict, if the words that it is from contradict it.
 
         Args:
-            sentence: With its sources; a passage that holds too little of it is compared where it holds most.
-            index: Of the sentence in its answer, from 0.
+            sentence: The sentence with its sources. A passage with too little of it is compared at its best part.
+            index: Index of the sentence in its answer, from 0.
         """
         if not sentence.says_something:
             return sentence

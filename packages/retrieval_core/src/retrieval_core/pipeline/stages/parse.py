@@ -35,14 +35,14 @@ class ShownPassage:
 
 
 def parse_context(text: str, delimiter: str = "\n\n") -> tuple[ShownPassage, ...]:
-    r"""Return the passages of a context that was written with the default template, whatever they hold.
+    r"""Return the chunks of a context that was written with the default template.
 
-    What stands before the first heading is passed over. Where a hit of ``formatted_context`` holds the delimiter, its
-    text comes with the mark that keeps it from being one.
+    Text before the first heading is skipped. If a hit of ``formatted_context`` contains the delimiter, it is returned
+    with its escape mark.
 
     Args:
         text: ``ContextPack.context_pack``, or ``RetrievalResult.formatted_context`` without scores.
-        delimiter: What stands between two passages; it has to end with a line end. That of ``formatted_context`` is
+        delimiter: Separator of two chunks, which must end with a line break. For ``formatted_context`` it is
             ``"\n\n---\n\n"``.
     """
     headings = list(_HEADING.finditer(text))

@@ -43,16 +43,16 @@ class Histogram:
 
     @property
     def mean(self) -> float | None:
-        """The mean of all durations in seconds, exactly; ``None`` where there are none."""
+        """The mean of all durations in seconds, exactly; ``None`` if there are none."""
         count = self.count
         return self.total_seconds / count if count else None
 
     def quantile(self, share: float) -> float | None:
-        """Estimate the duration in seconds that so many of the durations do not exceed; ``None`` where there are none.
+        """Estimate a quantile of the durations in seconds; ``None`` if there are none.
 
-        It is interpolated linearly between the limits around it, as Prometheus' ``histogram_quantile`` does, but within
-        what the sum of all durations allows: where there is one duration, each quantile is that one. Above the last
-        limit nothing is known but that, and the last limit is returned.
+        It is interpolated linearly between the limits around it, as by Prometheus' ``histogram_quantile``. It never
+        contradicts the sum of all durations: each quantile of a single duration is that duration. Above the last
+        limit, the last limit is returned.
 
         Args:
             share: From 0 to 1; 0.5 is the median.
@@ -82,16 +82,16 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class StageMetrics:
-    """What the calls of one stage came to.
+    """Counters of the calls of one stage.
 
     Attributes:
-        calls: Calls that ended, with all their attempts.
-        attempts: How often the backend was asked.
-        failures: Calls that failed in the end.
-        cancellations: Calls that were cancelled, as when their caller goes away; not among ``calls``.
-        seconds: How long the calls took.
-        input_tokens: What models read, as far as they tell.
-        output_tokens: What models wrote, likewise.
+        calls: Calls that ended, each with all its attempts.
+        attempts: Attempts, including retries.
+        failures: Calls that failed after all retries.
+        cancellations: Calls that were cancelled, for instance by their caller; not among ``calls``.
+        seconds: Durations of the calls.
+        input_tokens: Tokens that models read, as far as reported.
+        output_tokens: Tokens that models wrote, as far as reported.
     """
 
     calls: int = 0
@@ -113,8 +113,8 @@ class MetricsSnapshot:
         failed: Queries that raised an error.
         cancelled: Queries whose caller went away.
         cache_hits: Answered queries whose result came from the cache.
-        degraded_queries: Answered queries with at least one thing done without.
-        degraded: Answered queries that lacked something of a stage, by stage.
+        degraded_queries: Answered queries with degraded results.
+        degraded: Answered queries by the stage that was degraded.
         seconds: How long the answered queries took.
         stages: By stage.
     """
@@ -160,15 +160,15 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the counters of a snapshot come to; a rate is in [0, 1], and ``None`` where nothing was counted.
+    """Rates and latencies of a snapshot. A rate is in [0, 1], or ``None`` if nothing was counted.
 
     Attributes:
         ended: Queries that were answered, or raised an error. Those whose caller went away are neither.
         error_rate: Share of them that raised an error.
         cache_hit_rate: Share of the answered ones whose result came from the cache.
-        degraded_rate: Share of the answered ones with at least one thing done without.
-        query: How long the answered ones took.
-        stages: How long the calls of each stage took, with all their attempts.
+        degraded_rate: Share of the answered ones with degraded results.
+        query: Latency of the answered ones.
+        stages: Latency of the calls of each stage, with all retries.
     """
 
     ended: int
@@ -180,7 +180,7 @@ class Summary:
 
     @classmethod
     def of(cls, seen: MetricsSnapshot) -> Summary:
-        """Return what a snapshot comes to."""
+        """Return the rates and latencies of a snapshot."""
         ended = seen.answered + seen.failed
         return cls(
             ended=ended,
@@ -193,11 +193,11 @@ class Summary:
 
 
 class Metrics:
-    """An :class:`~retrieval_core.run.observe.Observer` that counts.
+    """Count queries, latencies and failures; an :class:`~retrieval_core.run.observe.Observer`.
 
-    One may watch several pipelines, from any threads; it then counts them together. It keeps numbers alone, no text of
-    queries, and a fixed number of them for each stage, so that it does not grow. Calls that several callers share count
-    once, as they are made once; the queries of those callers each count.
+    One instance can observe several pipelines, from any threads, and counts them together. It keeps only numbers, no
+    text of queries, and a fixed number for each stage, so that it does not grow. Calls that several callers share count
+    once; the queries of those callers each count.
     """
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class Metrics:
 
     @contextmanager
     def query(self) -> Generator[None]:
-        """Count a query, and how it ends where that is not with a result."""
+        """Count a query, and its outcome if it has no result."""
         counts = self._counts
         with self._lock:
             counts.queries += 1
@@ -237,12 +237,12 @@ class Metrics:
         self.finished(result.latency_ms / 1000, from_cache=result.from_cache, degraded=lacking)
 
     def finished(self, seconds: float, *, from_cache: bool = False, degraded: Collection[str] = ()) -> None:
-        """Count an answer by what is counted of it.
+        """Count an answered query.
 
         Args:
-            seconds: How long it took.
+            seconds: Its duration.
             from_cache: Whether it came from the cache.
-            degraded: The stages that something was done without of, each once.
+            degraded: The degraded stages, each once.
         """
         with self._lock:
             counts = self._counts

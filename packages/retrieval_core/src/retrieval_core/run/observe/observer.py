@@ -14,17 +14,17 @@ class StageSpan(Protocol):
     """One call of a stage, while it is under way."""
 
     def end(self, record: StageRecord, error: Exception | None = None) -> None:
-        """Take the outcome of the call; not called where the call is cancelled.
+        """Receive the outcome of the call. It is not called if the call is cancelled.
 
         Args:
-            record: What the stage did.
-            error: What the last attempt raised, where the call failed.
+            record: The record of the stage.
+            error: The error of the last attempt, if the call failed.
         """
         ...
 
 
 class Observer(Protocol):
-    """Is told what the pipeline does, as it happens; must be quick, thread-safe, and must not raise."""
+    """Receive events of a pipeline as they happen. Methods must be fast and thread-safe, and must not raise."""
 
     def span(self, stage: str) -> AbstractContextManager[StageSpan]:
         """Return a context that is open while a stage's call runs, with all its attempts.

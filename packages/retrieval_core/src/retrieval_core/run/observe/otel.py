@@ -1,7 +1,7 @@
 """Spans and measurements for OpenTelemetry.
 
 Names follow its semantic conventions where they exist: ``gen_ai.*`` (of the generative AI conventions, in development),
-``db.operation.name`` and ``error.type``. What has no convention begins with ``retrieval.``.
+``db.operation.name`` and ``error.type``. All other names begin with ``retrieval.``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _TOKENS = tuple(4**power for power in range(14))
 
 
 class OpenTelemetryObserver:
-    """An :class:`~retrieval_core.run.observe.Observer` that makes spans and measurements with OpenTelemetry's API.
+    """Report spans and metrics to OpenTelemetry; an :class:`~retrieval_core.run.observe.Observer`.
 
-    A query is a span ``retrieval.query`` below the caller's current one, and each call of a stage, with all its
-    attempts, is a span below that, such as ``retrieval.embed``. Callers that share one search share its spans, which
-    stand below the query that came first. A failed call has the status error, and ``error.type``; each degradation is
-    an event ``retrieval.degraded`` of the query's span.
+    A query is a span ``retrieval.query``, a child of the caller's current span. Each call of a stage, with all retries,
+    is a child of that, such as ``retrieval.embed``. Callers that share one search share its spans, which belong to the
+    first query. A failed call has the status error, and ``error.type``. Each degradation is an event
+    ``retrieval.degraded`` of the query's span.
 
     The question is not recorded, nor are reasons and messages of errors, which may quote it.
 

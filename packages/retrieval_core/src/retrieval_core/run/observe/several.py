@@ -20,10 +20,10 @@ logger = logging.getLogger("retrieval_core")
 
 
 class SeveralObservers:
-    """An :class:`~retrieval_core.run.observe.Observer` that passes everything on to one or more others.
+    """Pass all events on to one or more observers; an :class:`~retrieval_core.run.observe.Observer`.
 
-    Contexts are entered in the order given and left in reverse. Where an observer raises, the query goes on, the others
-    are told, and the error is logged, with its traceback once for each observer.
+    Contexts are entered in the given order and left in reverse. If an observer raises, the query and the other
+    observers continue, and the error is logged, with its traceback once for each observer.
     """
 
     def __init__(self, *observers: Observer) -> None:

@@ -57,7 +57,7 @@ def totals_beside(index: str | Path) -> Path:
 
 
 def read_totals(path: str | Path) -> Totals | None:
-    """Read a file of usage statistics; ``None`` where there is none, or nothing was counted yet.
+    """Read a file of usage statistics; return ``None`` if there is none, or nothing was counted yet.
 
     Raises:
         IndexFormatError: The file is something else, or is damaged.

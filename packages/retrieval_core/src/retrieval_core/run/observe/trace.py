@@ -21,13 +21,13 @@ _CONTROL = re.compile(f"[{CONTROLS}]")
 def explain(result: RetrievalResult) -> str:
     """Return a table of the stages of a query, in the order they ended.
 
-    Its columns are the wall time in milliseconds, the attempts, how many candidates went in and came out, the tokens
-    that a model read and wrote, and the decision or the error. Where there was more than one search, the column
-    ``round`` says which one a stage belongs to: 1 is the one for the question as it was asked. Stages run side by side,
-    so that their times add up to more than the whole.
+    Its columns are wall time in milliseconds, attempts, candidates before and after, tokens read and written, and the
+    decision or error. If a query was rewritten, the column ``round``
+    has the number of the search: 1 is the original query. Stages run in parallel, so that their times add up to more
+    than the whole.
 
-    Below the table are a line for each passage that the relevance filter left out, with its score, and one for each
-    degradation. Reasons are cut after 160 code points and hold no control characters, which could steer a terminal.
+    Below the table are a line for each chunk that the relevance filter dropped, with its score, and one for each
+    degradation. Reasons are cut after 160 code points and contain no control characters.
     """
     with_rounds = any((record.round or 1) > 1 for record in result.trace)
     lines: list[str] = []

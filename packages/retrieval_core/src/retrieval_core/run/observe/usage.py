@@ -32,12 +32,12 @@ CLOSE_SECONDS = 1.0
 
 
 class UsageStats:
-    """An :class:`~retrieval_core.run.observe.Observer` whose counts outlive the process.
+    """Keep usage statistics in a file across processes; an :class:`~retrieval_core.run.observe.Observer`.
 
-    It counts in memory, and a thread of its own adds the counts to the file now and then, as do closing and the end of
-    the process. Queries never wait for that. Several processes may share one file. Where it cannot be written, or is
-    another kind of file, nothing is kept, and the log has a line at the level debug;
-    :func:`~retrieval_core.run.observe.read_totals` says what is wrong with a file.
+    It counts in memory. A background thread adds the counts to the file from time to time, and so do closing and the
+    end of the process. Queries never wait for that. Several processes can share one file. If the file cannot be
+    written, or is of another kind, nothing is kept, and the log has a line at the level debug. The error raised by
+    :func:`~retrieval_core.run.observe.read_totals` describes the problem.
 
     Args:
         path: The file; :func:`~retrieval_core.run.observe.totals_beside` names the one beside an index. The first count

@@ -9,7 +9,7 @@ its sources, and say how to open one::
 
 A store that keeps several vectors for each chunk overrides ``open_store_with_vectors`` too.
 
-Each test opens an empty store in a folder of its own and closes it. Needed besides the library: pytest and hypothesis.
+Each test opens an empty store in a new folder and closes it. Needed besides the library: pytest and hypothesis.
 """
 
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID

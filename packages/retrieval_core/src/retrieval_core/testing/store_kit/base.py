@@ -50,7 +50,7 @@ class StoreTestBase:
         pytest.skip("this store keeps no named vectors")
 
     def run(self, folder: Path, test: Callable[[Any], Awaitable[None]], vectors: Sequence[str] | None = None) -> None:
-        """Run a test on a new store, on an event loop of its own, and close the store.
+        """Run a test on a new store, on a new event loop, and close the store.
 
         Args:
             folder: An empty folder for the store's files.
@@ -117,7 +117,7 @@ def document(name: str, text: str = "text", source: str = "source", **fields: An
 
 
 async def put(store: Store, *chunks: Chunk, vectors: Matrix | None = None, **rest: Any) -> None:
-    """Write chunks, with vectors made from their position where none are given."""
+    """Write chunks, by default with vectors made from their position."""
     vectors = units(len(chunks)) if vectors is None else vectors
     await store.upsert(Change(chunks=chunks, vectors=vectors, **rest))
 
@@ -136,7 +136,7 @@ async def need_operators(store: Store, *conditions: Filter) -> None:
 
 
 async def by_text(store: Store, text: str, limit: int = 100, condition: Filter | None = None) -> list[str]:
-    """Search by words and return the ids found; an index that was never written to has none."""
+    """Return the ids that keyword search finds; an index without a write has none."""
     try:
         return ids(await store.search(SearchRequest(limit, text=text, filter=condition)))
     except IndexNotFoundError:

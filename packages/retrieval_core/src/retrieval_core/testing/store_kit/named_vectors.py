@@ -236,7 +236,7 @@ async def put_named(
     *,
     with_documents: bool = False,
 ) -> None:
-    """Write chunks, each of a document of its own, with vectors by their position."""
+    """Write chunks, each of a separate document, with vectors by their position."""
     chunks = tuple(chunk(name, document=f"d-{name}") for name in names)
     documents = tuple(document(f"d-{name}") for name in names) if with_documents else ()
     await store.upsert(Change(chunks, units(len(chunks)), named_vectors=named, documents=documents))

@@ -35,7 +35,7 @@ QUERY = 1000
 
 
 class SearchTests(StoreTestBase):
-    """What holds for both kinds of search."""
+    """Promises of both kinds of search."""
 
     @on_new_store()
     async def test_an_empty_store_finds_nothing(self, store: Store) -> None:
@@ -153,7 +153,7 @@ class DenseSearchTests(StoreTestBase):
 
 
 class LexicalSearchTests(StoreTestBase):
-    """Search by words."""
+    """Promises of keyword search."""
 
     @on_new_store()
     async def test_rare_and_repeated_words_rank_higher(self, store: Store) -> None:

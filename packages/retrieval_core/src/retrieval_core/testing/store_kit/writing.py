@@ -58,7 +58,7 @@ FULL = Chunk(
 
 
 class WriteTests(StoreTestBase):
-    """What is written is there, as a whole or not at all."""
+    """Changes are written as a whole or not at all."""
 
     @on_new_store()
     async def test_chunks_come_back_equal(self, store: Store) -> None:

@@ -3,10 +3,10 @@
 The same analysis serves indexing, searching and highlighting, and covers all languages:
 
 - Words are runs of letters and digits. Case, accents and compatibility forms (ligatures, full-width letters) are folded
-  away. Endings are removed by a stemmer of Snowball, by default the English one, which leaves words of other scripts
-  alone. Other languages' stemmers see accents, which are folded away afterwards.
+  away. A Snowball stemmer removes endings, by default the English one, which does not change words of other scripts.
+  Other languages' stemmers see accents, which are folded away afterwards.
 - An identifier counts as a whole and by its parts: ``user_id`` is ``user_id``, ``user`` and ``id``; ``IL6`` is ``il6``,
-  ``il`` and ``6``; ``getName`` is ``getname``, ``get`` and ``name``. A compound with hyphens counts by its words and
+  ``il`` and ``6``; ``getName`` is ``getname``, ``get`` and ``name``. A compound with hyphens counts as its parts and
   joined: ``e-mail`` is ``e``, ``mail`` and ``email``.
 - Scripts written without spaces, and Hangul, become overlapping pairs of characters; single Han characters are kept
   too, so that a question of one character finds its words.

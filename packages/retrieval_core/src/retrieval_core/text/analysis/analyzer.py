@@ -124,11 +124,11 @@ class Analyzer:
     """Turns text into terms. One instance may serve several threads.
 
     Args:
-        language: Whose stemmer removes endings: one of PyStemmer's, such as ``"german"``, ``"porter"`` for Porter's
-            original one for English, or ``"none"``.
-        stop_words: What questions drop, unless they have nothing else; case and accents do not matter. ``None`` for
-            those of the language: built in for English, from the extra ``languages`` for :data:`LISTED`, and none for
-            others.
+        language: Language of the stemmer that removes endings: one of PyStemmer's, such as ``"german"``, ``"porter"``
+            for Porter's original one for English, or ``"none"``.
+        stop_words: Words that queries drop, unless they contain no others; case and accents do not matter. ``None``
+            means those of the language: built in for English, from the extra ``languages`` for :data:`LISTED`, and
+            none for others.
         word_ngrams: Up to so many neighbouring words, with only white space between, are one term too; 1 to 4.
         character_ngrams: Length of the parts of words that are terms too, 2 to 8; 0 for none. They find words with a
             slip of the pen, and words inside compounds.

@@ -1,4 +1,4 @@
-"""Words of any language: where they are in a text, what folds away in them, and what they consist of."""
+"""Words of any language: their positions in a text, their folded forms, and their parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text claims that can be held against another exactly: figures, names and negations."""
+"""Claims of a text that can be compared exactly with another text: figures, names and negations."""
 
 from retrieval_core.text.claims.comparison import Difference, compare
 from retrieval_core.text.claims.figures import Figure, figures_in, figures_of, missing_figures

@@ -1,16 +1,20 @@
-"""Whether a sentence says what a claim says, word for word, or the same but for one exact difference.
+"""Compare a claim with a sentence: the same words, or the same except for one exact difference.
 
-Both are read as words that say something, in order: plain words by their stems, names, figures with their units, dates,
-periods such as ``month``, and words such as ``must``. Each is denied where a ``not`` or the like stands before it.
+Both become a list of content words: stems of words, names, figures with units, dates, periods such as ``month``, and
+words such as ``must``. Each word is negated if a ``not`` or a similar word precedes it.
 
-A claim is supported where all its words stand in the sentence in the same order. The sentence may have more only where
-that leaves its meaning: other clauses before and behind, a clause between the subject and what the claim says of it,
-something between two commas, a word behind an article or ``of``, and what follows the last word of the claim. None of
-this may hold a word that denies or limits, and nothing may be left out of what a denied claim says. A pronoun stands
-for what the sentence before it begins with.
+A claim is supported if the sentence contains all its words in the same order. The sentence may have more words only if
+they keep its meaning:
 
-It is contradicted where the same holds, but for one figure, unit, date or name that is another one, or one word that
-only one of them denies, and the sentence has no further plain words in between. Everything else is neither.
+- clauses before and after, or between subject and predicate,
+- text between two commas, and text after the last word of the claim,
+- a word after an article or ``of``.
+
+None of these words may negate or limit, and a negated claim must be complete. A pronoun refers to the beginning of the
+sentence before it.
+
+A claim is contradicted under the same conditions, with one difference: in a figure, unit, date or name, or in the
+negation of one word. The sentence then has no further plain words in between. Everything else is neither.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ _NAME = 3
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a claim and a sentence differ: what is written in each, or the word that only one of them denies."""
+    """The difference of a claim and a sentence: the text in each, or the word that is negated in only one of them."""
 
     claim: str
     sentence: str
@@ -64,10 +68,10 @@ class _State(NamedTuple):
 
 
 def compare(claim: Reading, sentence: Reading, context: Iterable[Token] = ()) -> Difference | Literal["same"] | None:
-    """Return ``"same"`` where a sentence says what a claim says, one difference, or ``None``.
+    """Return ``"same"`` if a sentence supports a claim, a difference if it contradicts it, otherwise ``None``.
 
     Args:
-        context: What a pronoun in the sentence may stand for.
+        context: Words that a pronoun in the sentence may refer to.
     """
     mine, theirs = tuple(token for token in claim.tokens if token.kind != "pronoun"), sentence.tokens
     if not _LEAST <= len(mine) <= _MOST or not 0 < len(theirs) <= _MOST:

@@ -1,11 +1,11 @@
 """The figures of a text: numbers, dates, times and versions, in one form however they are written.
 
 ``1,000``, ``1 000``, ``1k`` and ``one thousand`` are ``1000``; ``3 May 2019``, ``May 3rd, 2019`` and ``2019-05-03`` are
-``2019-05-03``; ``2 pm`` is ``14:00``. Words are read in English, digits in every script that has decimal ones. What
-numbers an item of a list or a citation is no figure, nor are digits that are part of a name: ``sha256``, ``GPT-4``.
+``2019-05-03``; ``2 pm`` is ``14:00``. Words are read in English, digits in every script that has decimal ones. Numbers
+of list items and citations are no figures, nor are digits that are part of a name: ``sha256``, ``GPT-4``.
 
-A date comes with what it includes, its month and its year, so that a text which says less of it is found in one that
-says more. Every pattern is bounded, so the work is linear in the text's length.
+A date also has its month and its year as figures, so that a complete date supports a text with only these. Every
+pattern is bounded, so the work is linear in the text's length.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _WORD_NUMBER = "|".join(sorted((*_SMALL, *_SCALES), key=len, reverse=True)).repl
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure and where it stands.
+    """A figure and its position.
 
     Attributes:
-        values: In one form however it was written; the first is the whole, the others are what it includes.
-        span: In the text, the unit included.
-        unit: The unit's usual sign, ``"%"`` or a currency's among them; empty where none is known.
-        number: What it is to compute with; ``None`` for dates, times, versions and ordinals.
+        values: Normalised values; the first is the whole, the others are the figures that it includes.
+        span: Position in the text, with the unit.
+        unit: The unit's usual sign, also ``"%"`` or a currency's; empty if none is known.
+        number: The value to compute with; ``None`` for dates, times, versions and ordinals.
     """
 
     values: tuple[str, ...]
@@ -122,10 +122,10 @@ def _kind(figure: Figure) -> str:
 
 
 def figures_of(text: str) -> frozenset[str]:
-    """Return the figures of a text, each in one form; what a date includes are figures of their own.
+    """Return the normalised figures of a text; the parts of a date are separate figures.
 
-    ``figures_of(claim) <= figures_of(evidence)`` tells whether the evidence has all figures of a claim, where none is
-    in another unit: see :func:`~retrieval_core.text.claims.missing_figures`.
+    ``figures_of(claim) <= figures_of(evidence)`` is true if the evidence has all figures of a claim. To compare units
+    too, use :func:`~retrieval_core.text.claims.missing_figures`.
     """
     return frozenset(value for figure in figures_in(text) for value in figure.values)
 

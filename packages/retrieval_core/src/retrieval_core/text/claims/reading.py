@@ -34,16 +34,16 @@ _ENGLISH = STOP_WORDS - {"a", "am", "an", "do", "he", "i", "in", "is", "me", "no
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word that says something.
+    """A content word.
 
     Attributes:
-        form: What it is compared by.
-        typed: As it is written.
-        is_denied: Whether a negator stands before it.
+        form: The form for comparisons.
+        typed: The form in the text.
+        is_denied: Whether a negator precedes it.
         is_condition: Whether it makes what follows conditional, or is all that a negator behind a conjunction denies.
         is_attribute: Whether it is a plain word behind an article or the like, and so may describe the next one.
-        border: What stands before it, from 0 (nothing) to 3 (another clause).
-        end: Where it ends.
+        border: The border before it, from 0 (nothing) to 3 (another clause).
+        end: Position of its end.
     """
 
     kind: Kind

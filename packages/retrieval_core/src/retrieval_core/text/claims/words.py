@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NEGATORS = frozenset("not no never none nobody nothing nowhere neither nor cannot".split())  # noqa: SIM905
 """What follows them in the same clause is denied; so it is behind what ends with ``n't``."""
 CONDITIONS = frozenset("if unless when only except until without while whether".split())  # noqa: SIM905
-"""What they stand before is said under a condition, or of a part alone."""
+"""Words that limit the following words to a condition or a part."""
 LIMITS = CONDITIONS | frozenset(
     """
     before after above below over under against by from off out down up more most less least fewer few all some both
