@@ -224,3 +224,59 @@ def test_every_store_keeps_where_files_are(tmp_path: Path, kind: str) -> None:
         report = index.ingest(tmp_path / "data/docs")
         assert (report.unchanged, report.removed) == (1, 1)
         assert index.check_integrity().verdict != "mismatch"
+
+
+def test_pages_of_files_elsewhere_are_shown(tmp_path: Path) -> None:
+    """The page of a chunk is read from its file, wherever that is."""
+    pytest.importorskip("pypdfium2")
+    pytest.importorskip("PIL")
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas").Canvas
+    (tmp_path / "manuals").mkdir()
+    drawn = canvas(str(tmp_path / "manuals/ferry.pdf"))
+    drawn.drawString(100, 500, "The ferry leaves at nine.")
+    drawn.save()
+    with index_in(tmp_path / "project") as index:
+        index.ingest(tmp_path / "manuals")
+        (hit,) = index.retrieve("ferry").hits
+        assert hit.chunk.source == "manuals/ferry.pdf"
+        assert index.place_on_page(hit.chunk).page == 1
+        assert index.picture_of_page(hit.chunk, 100).startswith(b"\x89PNG")
+
+
+def test_a_server_tells_that_a_file_elsewhere_was_edited(tmp_path: Path) -> None:
+    """In the results of a search, as of files in the folder of the index."""
+    pytest.importorskip("retrieval_core_mcp.server", reason="pip install retrieval-core-mcp")
+    from mcp import Client
+    from retrieval_core_mcp import Library, ServerSettings, create_server
+
+    write(tmp_path, "data/docs/a.md", "data/docs/b.md")
+    with index_in(tmp_path / "project") as index:
+        index.ingest(tmp_path / "data/docs")
+        config = index.config
+    path = tmp_path / "data/docs/b.md"
+    later = path.stat().st_mtime + 60
+    path.write_text("The ferry leaves at ten.\n")
+    os.utime(path, (later, later))
+    settings = ServerSettings.model_validate({"retrieval": config})
+
+    async def ask() -> Any:
+        async with Client(create_server(settings, Library(settings))) as client:
+            return await client.call_tool("search", {"query": "ferry"})
+
+    answer = asyncio.run(ask())
+    assert {hit["id"]: hit.get("changed") for hit in answer.structured_content["results"]} == {
+        "docs/a.md#0": None,
+        "docs/b.md#0": True,
+    }
+
+
+def test_index_and_files_can_be_moved_together(tmp_path: Path) -> None:
+    """Also files outside of the folder of the index, which stay where they are relative to it."""
+    write(tmp_path, "here/data/docs/a.md", "here/data/docs/b.md")
+    with index_in(tmp_path / "here/project") as index:
+        index.ingest(tmp_path / "here/data/docs")
+    (tmp_path / "here").rename(tmp_path / "there")
+    (tmp_path / "there/data/docs/b.md").unlink()
+    with index_in(tmp_path / "there/project") as index:
+        report = index.ingest(tmp_path / "there/data/docs")
+        assert (report.unchanged, report.removed, names(index)) == (1, 1, ["docs/a.md"])
