@@ -129,7 +129,7 @@ def test_the_instructions_are_a_prompt() -> None:
     assert RelevanceFilterPostprocessor(FakeRelevanceFilter()).get_prompts() == {}
     with pytest.raises(InvalidParameterError, match="prompt is for a language model"):
         RelevanceFilterPostprocessor(FakeRelevanceFilter(), prompt="x")
-    with pytest.raises(InvalidParameterError, match="variables context_str"):
+    with pytest.raises(InvalidParameterError, match="variables of the prompt: context_str"):
         RelevanceFilterPostprocessor(llm, prompt="Judge {context_str}")
 
 
