@@ -386,7 +386,7 @@ def test_the_rubric_is_a_prompt() -> None:
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        (DEFAULT_CHOICE_SELECT_PROMPT, "has the variables context_str, query_str"),
+        (DEFAULT_CHOICE_SELECT_PROMPT, "variables of the prompt: context_str, query_str"),
         (PromptTemplate("  "), "the prompt is blank"),
     ],
 )
