@@ -138,7 +138,7 @@ def test_one_document_alone() -> None:
     pack = assembled(ranked, doc_id="doc_1", chunks=chunks)
     assert {passage.citation.document_id for passage in pack.passages} == {"doc_1"}
     reasons = {entry.id: entry.reason for entry in pack.ledger if entry.outcome == "dropped"}
-    assert "only 'doc_1' was asked for" in reasons["doc_2#0"]
+    assert "limited to 'doc_1'" in reasons["doc_2#0"]
     assert "not among the chunks" in reasons["lost"]
 
 

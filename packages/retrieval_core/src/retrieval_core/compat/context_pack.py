@@ -8,7 +8,8 @@
     result = retrieve("What is the main topic?", {"doc_id": "doc_1"}, config, all_chunks=[], llm_config=None)
     print(result.citations, result.context_pack)
 
-:meth:`retrieval_core.Index.context` does the same with the settings of the whole library; each part also works alone.
+:meth:`retrieval_core.Index.context` does the same with the settings of the whole library. Each part also works by
+itself.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class RetrievalConfig(_Settings):
     neighbor_same_page: int = Field(default=1, ge=0, le=100)
     """Chunks before and after a hit on the same page or under the same parent."""
     neighbor_cross_page: int = Field(default=2, ge=0, le=100)
-    """How far before and after a hit chunks are taken from an adjacent page; none where there are no pages."""
+    """Chunks before and after a hit from adjacent pages; none if the document has no pages."""
     include_parents: bool = True
     """Whether the section or page around each hit is added."""
     final_max_tokens: int = Field(default=12_000, ge=1)
@@ -141,10 +142,10 @@ class RetrievalConfig(_Settings):
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Read the settings from the environment, of the process where it is not given.
+        """Read the settings from an environment, by default that of the process.
 
-        A field's name there is its own in capitals, such as ``FINAL_MAX_TOKENS``; those of :class:`RerankConfig` begin
-        with ``RERANK_``. Either case is accepted. What is not set, or blank, keeps its default.
+        A variable is the field's name in capitals, such as ``FINAL_MAX_TOKENS``. Those of :class:`RerankConfig` begin
+        with ``RERANK_``. Either case is accepted. Missing or blank variables keep their defaults.
 
         Raises:
             ConfigurationError: ``problems`` has a line for each variable that is wrong, beginning with its name.
@@ -177,13 +178,13 @@ class RetrievalConfig(_Settings):
 
 @dataclass(frozen=True, slots=True)
 class RerankResult:
-    """What a reranker says of one candidate.
+    """A reranker's verdict on one candidate.
 
     Attributes:
         relevance_score: From 0 (unrelated) over 40 (tangential) and 70 (a partial answer) to 100 (answers directly).
-        answerability: Whether the candidate holds the answer.
-        key_evidence: The words that it was judged by; empty where there are none.
-        key_evidence_is_quoted: Whether these words stand in the candidate as they are, but for white space.
+        answerability: Whether the candidate contains the answer.
+        key_evidence: The words behind the score; empty if there are none.
+        key_evidence_is_quoted: Whether the candidate contains these words literally, except for white space.
 
     Raises:
         InvalidParameterError: The id is no text, or the score no number from 0 to 100.
@@ -211,9 +212,9 @@ def expand_neighbors(chunk: Chunk, all_chunks: Iterable[Chunk], config: Retrieva
     of them.
 
     Args:
-        chunk: Need not be among the others.
-        all_chunks: Of whatever documents; their ``chunk_index`` tells where they stand.
-        config: The defaults where it is not given.
+        chunk: The hit. It may be missing among the others.
+        all_chunks: Chunks of any documents, with their positions in ``chunk_index``.
+        config: Settings. Default: those of :class:`RetrievalConfig`.
 
     Raises:
         InvalidParameterError: An argument is not of its kind, or two different chunks have the same id.
@@ -225,10 +226,10 @@ def expand_neighbors(chunk: Chunk, all_chunks: Iterable[Chunk], config: Retrieva
 
 
 class DefaultContextAssembler:
-    """Makes a context pack of candidates that were reranked; it needs no store.
+    """Build a context pack from reranked candidates, without a store.
 
     Args:
-        token_counter: Counts the tokens of a text; the local embedder's tokenizer where it is not given.
+        token_counter: Counts the tokens of a text. Default: the local embedder's tokenizer.
     """
 
     def __init__(self, token_counter: TokenCounter | None = None) -> None:
@@ -252,14 +253,14 @@ class DefaultContextAssembler:
 
         Args:
             query: The question.
-            reranked: What the candidates were given; the order among equal scores stays. The ``rerank.return_top_n``
-                best that are among the chunks become primaries. Of a candidate that is there twice, the better counts.
-            cfg: The defaults where it is not given.
+            reranked: The scores of the candidates; equal scores keep their order. The ``rerank.return_top_n`` best of
+                the given chunks become primaries. The better score of a duplicate counts.
+            cfg: Settings. Default: those of :class:`RetrievalConfig`.
             doc_id: The only document that passages may come from, neighbours too; ``None`` for any.
-            candidate_metadata: What the first stage knows of candidates, by chunk id. ``score`` is its score, and goes
-                to ``trace["pinecone_candidates"]``. ``title``, ``source``, ``page`` (a number, or the first and the
-                last one) and ``section_path`` stand in where a chunk has none. Everything else is passed over.
-            all_chunks: Where the texts come from; a chunk whose id is another one's ``parent_id`` is its parent.
+            candidate_metadata: Metadata of candidates from the first stage, by chunk id. ``score`` goes to
+                ``trace["pinecone_candidates"]``. ``title``, ``source``, ``page`` (a number, or the first and the
+                last one) and ``section_path`` are fallbacks for a chunk without them. Other keys are ignored.
+            all_chunks: The chunks with their texts. A chunk whose id is another one's ``parent_id`` is its parent.
 
         Raises:
             QueryValidationError: The query is empty or no text.
@@ -297,19 +298,19 @@ class DefaultContextAssembler:
 
 
 class OpenAIReranker(Closing):
-    """Has a language model score candidates; over :class:`~retrieval_core.adapters.rerankers.llm.LLMReranker`.
+    """Score candidates with a language model, by :class:`~retrieval_core.adapters.rerankers.llm.LLMReranker`.
 
-    Requests that fail in a way that may pass are made again, with waits that grow exponentially. Scores are kept in
-    memory by question, candidates' ids and their contents: what was scored before costs no request.
+    Requests are retried after transient failures, with exponential backoff. Scores are cached in memory by query, ids
+    and contents of the candidates.
 
     Args:
-        config: Model, numbers and lengths; the defaults where it is not given.
-        llm: What is asked in place of OpenAI's model of ``config.model``; it stays the caller's to close.
-        api_key: OpenAI's; ``OPENAI_API_KEY`` of the environment where neither it nor ``base_url`` is given.
-        base_url: Another server that speaks the same protocol, for instance ``http://localhost:11434/v1``.
-        retry: How often, and how patiently, a request is made again.
-        deadline_seconds: The time budget of a call; ``None`` for none.
-        clock: Measures durations and the deadline; the system's where it is not given.
+        config: Model, numbers and lengths. Default: those of :class:`RerankConfig`.
+        llm: A language model instead of OpenAI's ``config.model``. You close it yourself.
+        api_key: OpenAI's API key. Default: the environment variable ``OPENAI_API_KEY``, unless ``base_url`` is given.
+        base_url: Address of another server with the same API, for instance ``http://localhost:11434/v1``.
+        retry: Number and delays of retries.
+        deadline_seconds: Time budget of a call in seconds; ``None`` for none.
+        clock: Measures durations and the deadline. Default: the system's clock.
 
     Raises:
         ConfigurationError: There is neither a model to ask, nor a key, nor a base URL.
@@ -432,25 +433,25 @@ async def aretrieve(
     index: Index | None = None,
     token_counter: TokenCounter | None = None,
 ) -> ContextPack:
-    """Return what a language model should be shown to answer a question: search, rerank, and assemble.
+    """Return the context for a language model to answer a question: search, rerank, and assemble.
 
-    A list of chunks is searched in memory, by meaning and by words with the local model where the extra ``local`` is
-    installed, and else by words alone, which ``degraded`` says. It is embedded anew with each call: for more than some
-    hundred chunks fill an index. Chunks that are parents of others are not searched; they come with their children.
+    A list of chunks is searched in memory. The extra ``local`` is necessary for hybrid search; without it, the fallback
+    is keyword search, which ``degraded`` reports. Each call embeds the list again, so use an index for more than some
+    hundred chunks. Parents of other chunks are not searched; they come with their children.
 
     Args:
         query: The question.
-        filters: What every passage must pass, neighbours and parents too, typed or as JSON. ``doc_id`` means
+        filters: Filter for all chunks, also neighbors and parents, typed or as JSON. ``doc_id`` means
             ``document_id``.
-        cfg: The defaults where it is not given.
-        all_chunks: What is searched. None means the configured index: that of the settings in the environment, as the
-            command line has them but for the reranker, opened for this call.
-        llm_config: The model that reranks; ``None`` leaves that out. Settings of a model, a model, or an
-            :class:`OpenAIReranker`, which remembers its scores from call to call and has its own settings in place of
-            those in ``cfg.rerank``. Settings that name no model mean ``cfg.rerank.model``.
-        index: An open index to search, in place of ``all_chunks``; it stays open.
-        token_counter: Counts the tokens of a text. The one of the index's settings where it is not given; by default
-            these mean its embedder, or else the local one.
+        cfg: Settings. Default: those of :class:`RetrievalConfig`.
+        all_chunks: The chunks to search. ``None`` means the index configured in the environment, without its reranker,
+            opened for this call.
+        llm_config: The model for reranking, or ``None`` for none: settings of a model, a model, or an
+            :class:`OpenAIReranker`, which keeps its scores from call to call. A reranker has its own settings instead
+            of ``cfg.rerank``. Settings without a model mean ``cfg.rerank.model``.
+        index: An open index to search instead of ``all_chunks``; it stays open.
+        token_counter: Counts the tokens of a text. Default: the counter of the index's settings, which is its embedder
+            or the local one.
 
     Raises:
         QueryValidationError: The query is empty or no text.
@@ -551,7 +552,7 @@ async def _index_of(chunks: Sequence[Chunk], stack: AsyncExitStack) -> tuple[Ind
         except (MissingExtraError, ModelNotFoundError) as error:
             if degraded:
                 raise
-            degraded = (Degradation("embed", f"the chunks were searched by words alone: {error}"),)
+            degraded = (Degradation("embed", f"the chunks were searched by keyword only: {error}"),)
         else:
             return index, degraded
 
@@ -629,7 +630,7 @@ def _absent(name: str, chunks: Mapping[str, Chunk], doc_id: str | None) -> Ledge
     if name not in chunks:
         return LedgerEntry(name, "", "primary", "dropped", "it is not among the chunks that were given")
     document = chunks[name].document_id
-    reason = f"it is of the document {document!r}, and only {doc_id!r} was asked for"
+    reason = f"it is of the document {document!r}, and the query is limited to {doc_id!r}"
     return LedgerEntry(name, document, "primary", "dropped", reason)
 
 

@@ -11,7 +11,7 @@
             print(text, end="")
 
 Settings may have the file's names throughout, see :mod:`retrieval_core.config.aliases`. The base classes for retrievers
-and rerankers take and give dictionaries, as the file has them; a part of your own needs none of them, see
+and rerankers take and return dictionaries, as in the file. Custom components do not need them, see
 :mod:`retrieval_core.ports`.
 """
 
@@ -96,15 +96,15 @@ MOST_FLAGS = 32
 
 
 class BaseRetriever(ABC):
-    """Finds passages in a way of its own; to be subclassed."""
+    """Base class of custom retrievers."""
 
     @abstractmethod
     def search(self, query: str, k: int = 10) -> Any:
         """Find passages.
 
         Returns:
-            At most ``k`` dictionaries, best first, each with ``text``, and ``chunk_id``, ``document_id``, ``score``
-            and ``metadata`` where there are any.
+            At most ``k`` dictionaries, best first, each with ``text``, and optionally ``chunk_id``, ``document_id``,
+            ``score`` and ``metadata``.
         """
 
     def get_embeddings(self, texts: list[str]) -> Matrix:
@@ -209,7 +209,7 @@ class StoreRetriever(BaseRetriever, Closing):
         return f"{type(self).__name__} {settings} {None if embedder is None else embedder.id}"
 
     async def version(self) -> str | None:
-        """Name the state of the index, as its store does; ``None`` before the first write, and where it does not tell.
+        """Return the version of the index, as its store does; ``None`` before the first write, and if it has none.
 
         Raises:
             StoreError: The index cannot be read.
@@ -263,24 +263,24 @@ class StoreRetriever(BaseRetriever, Closing):
 
 
 class BM25Retriever(StoreRetriever):
-    """Finds passages by their words."""
+    """Find chunks with keyword search (BM25)."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, None, {"search": {"mode": "lexical"}})
 
 
 class DenseRetriever(StoreRetriever):
-    """Finds passages by their meaning; the embedder is the one that the index was built with."""
+    """Find chunks with vector search; the embedder must be the one that the index was built with."""
 
     def __init__(self, store: Store, embedder: Embedder) -> None:
         super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": {"weights": {}}})
 
 
 class HybridRetriever(StoreRetriever):
-    """Finds passages by words and by meaning, and combines both.
+    """Find chunks with hybrid search: keyword and vector search, fused.
 
     Args:
-        dense_weight: In [0, 1]; words have the rest.
+        dense_weight: Weight of vector search, in [0, 1]; keyword search has the rest.
         fusion: See :mod:`retrieval_core.pipeline.stages.fuse`; ``minmax`` is ``(1 - w) * bm25 + w * dense`` of scaled
             scores.
         candidates: Passages asked of each side.
@@ -308,7 +308,7 @@ class MultiVectorRetriever(StoreRetriever):
         weights: The weight of each further vector, above 0; the passage's own has 1.
         rule: How the cosines become one score, see :mod:`retrieval_core.pipeline.stages.combine`.
         vision_model: ``None``: images have no vectors.
-        fusion_config: ``weights`` and ``rule`` together; ``{}`` for the passage's own vector alone.
+        fusion_config: ``weights`` and ``rule`` together; ``{}`` for only the chunk's own vector.
 
     Raises:
         InvalidParameterError: There is no further vector to search, or a vision model.
@@ -340,7 +340,7 @@ class QueryDecomposer(_Decomposer):
     Args:
         llm_client: A language model of this library, a chat model of LangChain, or a client with
             ``complete(prompt, model)``.
-        enrichment_model: The model that such a client is asked for.
+        enrichment_model: The model that such a client uses.
         prompt: Custom instructions.
     """
 
@@ -348,7 +348,7 @@ class QueryDecomposer(_Decomposer):
         super().__init__(adapt_llm(llm_client, enrichment_model), prompt=prompt)
 
     def decompose_query(self, query: str) -> list[str]:
-        """Return two to four sub-questions; the question alone where it is simple.
+        """Return two to four sub-questions, or only the question if it is simple.
 
         Raises:
             ServiceError: The model failed, or gave none.
@@ -379,7 +379,7 @@ def _once(coroutine: Any) -> Any:
 
 
 def select_embedder(name: str, host: str | None = None) -> Embedder:
-    """Return the embedder of a name at Ollama, which listens at its usual place where no host is given; not yet loaded.
+    """Return an embedder of Ollama by its name, not yet loaded. Default host: Ollama's usual address.
 
     Raises:
         ConfigurationError: The name or the host is none.
@@ -389,24 +389,24 @@ def select_embedder(name: str, host: str | None = None) -> Embedder:
 
 
 class RetrievalPipeline(Closing):
-    """Finds passages and answers questions, with flags for each request; over the library's index of the same settings.
+    """Search and answer questions with flags for each request, on the library's index with the same settings.
 
     The flags are ``search_type``, ``retrieval_k``, ``dense_weight``, ``ai_rerank``, ``reranker_top_k`` and
-    ``context_window_size``, in these names or those of a user interface, such as ``searchType``. Whatever takes them
-    takes the library's own options too: ``top_k``, ``history``, ``session_id``, and for answers ``verify``,
-    ``prompt_override`` and ``max_tokens``. It owns what it uses, and closes it.
+    ``context_window_size``, in these names or those of a user interface, such as ``searchType``. Methods with flags
+    also take the library's own options: ``top_k``, ``history``, ``session_id``, and for answers ``verify``,
+    ``prompt_override`` and ``max_tokens``. It owns its components, and closes them.
 
     Args:
         config: Settings over those of the preset ``local-hybrid``, by the file's names or the library's.
         ollama_client: A language model of this library, a chat model of LangChain, or a client with
             ``complete(prompt, model)``; used in place of the configured ones.
         ollama_config: ``host``, ``generation_model``, ``embedding_model`` and ``enrichment_model``.
-        store: In place of the configured one, as are embedder, reranker and verifier.
-        retrievers: Further ways of finding passages, by name.
-        transformers: Further ones, by name, which look at every question first.
+        store: Replaces the configured one, as do embedder, reranker and verifier.
+        retrievers: Further retrievers, by name.
+        transformers: Further query transformers, by name, for every query.
 
     Attributes:
-        index: What is asked where there are no flags; it can be filled.
+        index: The index for requests without flags; you can add documents to it.
 
     Raises:
         ConfigurationError: A setting is unknown or outside its range.
@@ -556,9 +556,9 @@ class RetrievalPipeline(Closing):
         ]
 
     def get_cached_result(self, query: str, session_id: str | None = None, **options: Any) -> dict[str, Any] | None:
-        """Return what was found before for a question, or one that asks the same in other words; nothing is searched.
+        """Return the cached result of a query, or of one with the same meaning; ``None`` if there is none.
 
-        The options are those that it was asked with; the session counts where ``cache_scope`` is ``session``.
+        Give the options of the earlier query. The session counts if ``cache_scope`` is ``session``.
         """
         index, rest = self._asked({**options, "session_id": session_id})
         kept = self._run(index.acached_result(query, **rest))
@@ -569,8 +569,8 @@ class RetrievalPipeline(Closing):
     ) -> Generator[str]:
         """Answer a question, and yield the answer's text piece by piece.
 
-        Where the passages cannot be found as configured, they are searched by meaning alone, without a reranker; where
-        that fails too, the model says that it has none, see :meth:`retrieval_core.Index.answer_stream`.
+        If the configured search fails, the fallback is vector search without a reranker. If that fails too, the model
+        answers without documents, and says so; see :meth:`retrieval_core.Index.answer_stream`.
 
         Args:
             event_callback: Is called with every event, such as ``{"type": "answer_chunk", "content": "…"}``.
@@ -591,7 +591,7 @@ class RetrievalPipeline(Closing):
         Each id names the index ``text_pages_<id>`` in the folder of the configured one.
 
         Raises:
-            InvalidParameterError: The ids are one text, whose letters would be taken for ids.
+            InvalidParameterError: The ids are one text, not a list of texts.
             ValueError: An id cannot be a part of a file's name.
         """
         if isinstance(index_ids, str):
@@ -613,11 +613,11 @@ class RetrievalPipeline(Closing):
         return _as_dicts(query, rest.get("filters"), self._run(federation.aretrieve(query, **rest)))
 
     def recover_from_embedding_failure(self, query: str, **options: Any) -> bool:  # noqa: ARG002 - the file's
-        """Open the embedder anew and try it; until it works, questions are searched for by words alone."""
+        """Reopen the embedder and try it. Until it works, queries use keyword search only."""
         return self.index.recover_from_embedding_failure()
 
     def monitor_memory_usage(self) -> MemoryUsage:
-        """Measure the process and what its parts hold; where that is much, the log has a warning. Nothing is freed."""
+        """Measure the memory of the process and its components. The log has a warning if it is too much."""
         return monitor_memory_usage(self.index.components)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -8,8 +8,8 @@
         result = pipeline.retrieve("phones with a long battery life", MetadataFilter(max_price=500))
         print(result.formatted_context)
 
-Each class works alone too. All of them are thin: they translate settings, call the stages of
-:mod:`retrieval_core.pipeline`, and return what these find in the shapes of the specification.
+Each class also works by itself. All of them are thin: they translate settings, call the stages of
+:mod:`retrieval_core.pipeline`, and return the results in the shapes of the specification.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ COMPONENTS = ("query_processor", "vector_searcher", "context_compressor", "query
 
 @dataclass(frozen=True, slots=True)
 class QueryConfig:
-    """How a question is prepared; ``embedding_model`` is OpenAI's, where no embedder is handed over."""
+    """How a query is prepared. ``embedding_model`` is OpenAI's, unless you pass an embedder."""
 
     max_length: int = 512
     embedding_model: str = "text-embedding-3-large"
@@ -150,11 +150,10 @@ class CacheConfig:
 
 
 class RetryConfig(LibraryRetryConfig):
-    """When and how patiently a call is made again.
+    """When and how often a call is retried.
 
-    What the library itself knows to pass, such as its own ``ConnectionError``, time-outs, rate limits (429), server
-    faults (5xx) and unusable answers, is tried again whatever ``retryable_exceptions`` says; it names which of the
-    other errors are.
+    The library always retries its own ``ConnectionError``, timeouts, rate limits (429), server faults (5xx) and
+    unusable answers. ``retryable_exceptions`` has further errors to retry.
     """
 
     retryable_exceptions: tuple[type[BaseException], ...] = Field(default=MAY_PASS, exclude=True)
@@ -185,8 +184,8 @@ class RetrievalConfig:
         """Return the same as settings of the library, over its preset ``ecommerce-cloud``.
 
         Args:
-            overrides: Settings by the library's names, which win.
-            environment: Where ``RETRIEVAL_…`` names are read from, for what is not set here.
+            overrides: Settings by the library's names, which override all others.
+            environment: Environment with ``RETRIEVAL_…`` names, for settings that are not set here.
 
         Raises:
             ConfigurationError: A setting is outside its range.
@@ -235,16 +234,16 @@ class SearchResult:
     query_embedding: list[float]
     filters_applied: dict[str, Any] = field(default_factory=dict[str, Any])
     degraded: tuple[Degradation, ...] = ()
-    """The parts that the search had to do without, and warnings about its filter."""
+    """Degraded stages, with their fallbacks, and warnings about the filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionResult:
-    """The documents that bear on the question, as they were given.
+    """The documents that are relevant to the query, unchanged.
 
     Attributes:
-        filtered_count: How many were left out.
-        relevance_scores: Of every document that was judged, also of those left out, in their order.
+        filtered_count: Number of documents that were dropped.
+        relevance_scores: Scores of all judged documents, also of the dropped ones, in their order.
     """
 
     documents: list[Any]
@@ -256,7 +255,7 @@ class CompressionResult:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
-    """What came of a question; ``metadata["error"]`` says why nothing could be searched, where that was so."""
+    """The result of a query. ``metadata["error"]`` has the reason if no search was possible."""
 
     query: str
     documents: list[Document]
@@ -316,11 +315,11 @@ class VectorSearcher:
         self.retriever = Parts(sources=Sources(self.vector_store, Questions(cast("Embedder", self))))
 
     def search(self, query_embedding: Sequence[float], filters: Filters = None) -> SearchResult:
-        """Find passages; nothing found is an empty result.
+        """Search for a vector. Without hits the result is empty.
 
         Args:
-            query_embedding: Of any length but 0, in as many components as the index has.
-            filters: What every passage must pass.
+            query_embedding: A vector other than zero, with as many components as the index has.
+            filters: Filter that every chunk must pass.
 
         Raises:
             FilterError: The filter is not well formed.
@@ -481,7 +480,7 @@ class ResultCache:
         )
 
     def get(self, query: str, filters: Filters = None) -> RetrievalResult | None:
-        """Return what was kept for a question and its filters; ``None`` where that is nothing, or too old."""
+        """Return the cached result of a query and its filters; ``None`` if there is none, or it has expired."""
         return self._cache.get(_key(query, filters)) if self.config.enabled else None
 
     def set(self, query: str, result: RetrievalResult, filters: Filters = None) -> None:
@@ -490,7 +489,7 @@ class ResultCache:
             self._cache.set(_key(query, filters), result)
 
     def entry(self, query: str, filters: Filters = None) -> CacheEntry[RetrievalResult] | None:
-        """Return a result with its age and how often it was asked for, without asking for it."""
+        """Return a cached result with its age and number of hits, without counting a hit."""
         return self._cache.entry(_key(query, filters))
 
     def clear(self) -> None:
@@ -585,7 +584,7 @@ class RetrievalPipeline(Closing):
 
         Raises:
             QueryValidationError: The question is empty or no text.
-            EmbeddingError: It could not be embedded, and the store cannot be searched by words.
+            EmbeddingError: It could not be embedded, and the store has no keyword search.
             RetrievalError: As :meth:`retrieval_core.pipeline.RetrievalPipeline.aretrieve`. A store that cannot be
                 reached is no error: the result is empty, and its metadata has the error.
         """
@@ -668,7 +667,7 @@ class RetrievalPipeline(Closing):
         )
 
     async def aclose(self) -> None:
-        """Close what it uses, and what was handed over where it was not used. Closing twice is fine."""
+        """Close all components, also those that were never used. Closing twice is fine."""
         if self._pipeline is not None:
             await self._pipeline.aclose()
             return
@@ -751,11 +750,11 @@ class DocumentScore(_Model):
     content: str
     metadata: dict[str, Any]
     score: float | None = Field(default=None, ge=0.0, le=1.0)
-    """The dense cosine; ``None`` for a passage that was found by its words and has no vector."""
+    """The cosine similarity; ``None`` for a chunk without a vector, found by keyword search."""
 
 
 class RetrievalMetadata(_Model):
-    """How the passages were found."""
+    """Facts about the search."""
 
     query_normalized: str
     query_truncated: bool = False
@@ -766,9 +765,9 @@ class RetrievalMetadata(_Model):
     rewrite_attempts: int = Field(default=0, ge=0)
     cache_hit: bool = False
     note: str | None = None
-    """Why nothing was found, where that is known."""
+    """The reason for an empty result, if it is known."""
     error: str | None = None
-    """What failed, where the search did: then that nothing was found says nothing of the documents."""
+    """The error, if the search failed. The documents may contain hits all the same."""
     degraded: tuple[Degradation, ...] = ()
     """The parts that did not work as configured, and warnings about the filter."""
 

@@ -80,7 +80,7 @@ class ConnectionError(ServiceConnectionError):  # noqa: A001 - the file's name
 
 
 class TimeoutError(ServiceTimeoutError):  # noqa: A001 - the file's name
-    """The collection's service did not answer in time, or the deadline is over."""
+    """The collection's service timed out, or the query exceeded its deadline."""
 
 
 PAYLOAD = ("content", "source_url", "chunk_id", "chunk_index", "total_chunks", "timestamp", "embedding_model")
@@ -136,7 +136,7 @@ class RetrievalResult:
     vector: list[float] | None = None
     retrieval_time_ms: float = 0.0
     degraded: tuple[Degradation, ...] = ()
-    """The parts that the search had to do without, and warnings about its filter."""
+    """Degraded stages, with their fallbacks, and warnings about the filter."""
 
     def __post_init__(self) -> None:
         if isinstance(self.id, bool) or not isinstance(self.id, (str, int)) or self.id == "":  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -187,7 +187,7 @@ class TestCase:
 
 @dataclass
 class TestSuiteResult:
-    """What became of several test cases.
+    """The outcome of several test cases.
 
     Raises:
         InvalidParameterError: The counts do not add up.
@@ -257,7 +257,7 @@ class RetrievalTester:
 
     Args:
         collections: Indexes with an embedder by the names that queries and cases have for them; the caller closes them.
-        latency_ms: What a search may take; a case that takes longer fails with a :class:`PerformanceError`.
+        latency_ms: Maximum latency of a search. A slower case fails with a :class:`PerformanceError`.
         clock: Measures deadlines and waits; the system's if it is not given.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The service file's names: what a search over HTTP is asked, what it answers, and how an index describes itself.
+"""The service file's names: requests and responses of a search over HTTP, and the description of an index.
 
 ::
 
@@ -6,10 +6,9 @@
 
     query = SearchQuery.model_validate_json('{"query_text": "How do I set up a vector database?", "top_k": 10}')
 
-Each class is one table of the file: frozen, and with its types as strict as JSON has them (``"5"`` and ``true`` are no
-numbers, ``5.0`` is 5). What it has beside the file's fields is optional, and absent from its JSON where it is not set,
-so that whoever knows the file alone sees nothing else. Requests refuse unknown fields; in answers they are passed over,
-since a later version of the service may add some.
+Each class is one table of the file. It is frozen, with types as strict as in JSON: ``"5"`` and ``true`` are no numbers,
+``5.0`` is 5. Fields beyond the file are optional, and absent from the JSON by default, so that clients of the file
+never see them. Requests refuse unknown fields. Responses ignore them, since later versions of the service may add some.
 """
 
 from __future__ import annotations
@@ -130,38 +129,37 @@ class SearchQuery(_Model):
     similarity_threshold: _Threshold = 0.0
     """Every result is at least so similar: 0 up to, but not including, 1."""
     index: _Words | None = None
-    """The name of the index to ask, where the service has several."""
+    """The name of the index to search, if the service has several."""
     indexes: Annotated[tuple[_Words, ...], Field(min_length=1, max_length=MOST_INDEXES)] | None = None
-    """The names of several to ask as one, in place of ``index``."""
+    """The names of several indexes to search as one, instead of ``index``."""
     filters: dict[str, Any] | None = None
-    """What every passage must pass, as JSON; see :mod:`retrieval_core.types.filters`."""
+    """Filter that every chunk must pass, as JSON; see :mod:`retrieval_core.types.filters`."""
     history: tuple[Message, ...] | None = None
     """The turns of the conversation before the question, oldest first."""
     mode: Annotated[Literal["hybrid", "dense", "lexical"] | None, BeforeValidator(named_mode)] = None
-    """By meaning (``dense``), by words (``lexical``), or by both (``hybrid``); ``None`` for what is configured."""
+    """Vector search (``dense``), keyword search (``lexical``) or both (``hybrid``). Default: the configured one."""
     explain: StrictBool = False
     """Whether the answer has a ``trace``."""
     allow_degraded: StrictBool = False
-    """Whether results found without something that failed are an answer (status ``success``, listed in ``degraded``)
-    and no error."""
+    """Whether degraded results have the status ``success``, with a list in ``degraded``, or are an error."""
 
 
 class ChunkMetadata(_Model):
-    """Where a result is from."""
+    """Source of a result."""
 
     left_out = frozenset({"position", "timestamp", "document_title", "index", "payload_chunk_id"})
 
     chunk_id: _Words
     """A UUID, or the id that the index has for the chunk, such as ``guide.md#3``."""
     url: Annotated[str, Field(strict=True, json_schema_extra={"format": "uri"}), AfterValidator(_absolute)]
-    """Of the document, with its scheme: a path alone is none."""
+    """URL of the document, with its scheme."""
     position: _Count | None = None
-    """Of the chunk in its document, from 0."""
+    """Position of the chunk in its document, from 0."""
     timestamp: _Time | None = None
-    """When it was indexed, in UTC as ``YYYY-MM-DDTHH:MM:SSZ``."""
+    """Time of indexing, in UTC as ``YYYY-MM-DDTHH:MM:SSZ``."""
     document_title: Annotated[str, Field(strict=True, max_length=500)] | None = None
     index: _Words | None = None
-    """Which of several indexes it is from, where several were asked."""
+    """Name of its index, if the request searched several."""
     payload_chunk_id: StrictStr | Annotated[int, Field(strict=True)] | None = None
     """The ``chunk_id`` among the chunk's own fields, as the program that wrote them chose it."""
 
@@ -191,36 +189,36 @@ class ExecutionMetadata(_Model):
     query_embedded_at: _Time | None = None
     """In UTC, as ``YYYY-MM-DDTHH:MM:SSZ``."""
     qdrant_query_time_ms: _Count | None = None
-    """What the store's search took, whichever store it is, in whole milliseconds."""
+    """Duration of the search in the store, of any kind, in whole milliseconds."""
 
 
 class RetrievalResponse(_Model):
-    """The answer to a question: results, or why there are none.
+    """The response to a query: results, or errors.
 
     ``relevance``, ``degraded`` and ``trace`` are beyond the file.
 
     Raises:
-        pydantic.ValidationError: It contradicts itself: ranks do not count from 1, scores rise or lie below the applied
-            threshold, ``result_count`` is another number, or the status does not fit errors, results and query.
+        pydantic.ValidationError: It contradicts itself: ranks do not count from 1, scores rise or are below the
+            threshold, ``result_count`` is wrong, or the status does not fit the errors.
     """
 
     left_out = frozenset({"query", "relevance", "degraded", "trace"})
 
     query: StrictStr | None = None
-    """The question's ``query_text`` as it came; only an error may lack it, where the request could not be read."""
+    """The request's ``query_text``. Only an error may lack it, if the request could not be read."""
     status: Literal["success", "error"]
     results: tuple[SearchResult, ...]
     """Most similar first."""
     execution: ExecutionMetadata
     errors: tuple[StrictStr, ...] = ()
-    """For people; at least one exactly where the status is ``error``."""
+    """Messages; at least one if the status is ``error``, otherwise none."""
     relevance: dict[str, Any] | None = None
     """Whether the results answer the query: ``value``, ``unlikely``, ``unknown``, ``other_language``, ``note`` and
     ``explanation``, as :class:`~retrieval_core.types.Relevance` has them."""
     degraded: tuple[Degradation, ...] = ()
-    """What was done without, where the question allowed that."""
+    """Degraded stages, if the request allows them."""
     trace: dict[str, Any] | None = None
-    """What each stage did, where the question asked for it."""
+    """Record of each stage, if the request has ``explain``."""
 
     @model_validator(mode="after")
     def _check_that_it_agrees(self) -> Self:
@@ -235,7 +233,7 @@ class RetrievalResponse(_Model):
                 score < self.execution.threshold_applied for score in scores
             ),
             "result_count must be the number of results": self.execution.result_count != len(self.results),
-            "status is error exactly where there are errors": is_error != bool(self.errors),
+            "status must be error if there are errors, and success if not": is_error != bool(self.errors),
             "an error has no results": is_error and bool(self.results),
             "a success has the query": not is_error and not self.query,
         }
@@ -257,13 +255,13 @@ class ValidationResult(_Model):
     matches: StrictBool
     """Whether both texts are equal, byte by byte."""
     stored_text: StrictStr
-    """Empty where nothing is stored, which never matches."""
+    """Empty if nothing is stored, which never matches."""
     original_text: StrictStr
-    """Empty where the document has nothing at that place, or nothing is known of it."""
+    """Empty if the document has no text there, or is unknown."""
     validation_passed: StrictBool
     """Whether the texts match and so do hash and place."""
     mismatch_details: StrictStr | None = None
-    """What differs, for people; ``None`` where nothing does."""
+    """Description of the differences; ``None`` if there are none."""
 
     @classmethod
     def of(cls, validation: ChunkValidation) -> Self:

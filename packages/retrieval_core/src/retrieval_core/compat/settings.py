@@ -1,7 +1,7 @@
 """Settings under names of the environment that many programs use, such as ``TOP_K``: those of a pipeline over reviews.
 
-They are read here alone, and only when it is asked for. Everything can be set in ``RETRIEVAL_…`` names too, see
-:mod:`retrieval_core.config`, and these win over the ones here.
+Only :meth:`RetrievalSettings.load` reads them. All settings also have ``RETRIEVAL_…`` names, see
+:mod:`retrieval_core.config`, which override the names here.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class RetrievalSettings(BaseSettings):
     enable_evaluation: bool = False
 
     _prefixed: dict[str, str] = PrivateAttr(default_factory=dict)
-    """What the environment and the file hold under ``RETRIEVAL_…`` names."""
+    """Variables of the environment and the file whose names begin with ``RETRIEVAL_``."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class RetrievalSettings(BaseSettings):
 
     @property
     def prefixed(self) -> Mapping[str, str]:
-        """What the environment and the file hold under ``RETRIEVAL_…`` names."""
+        """Variables of the environment and the file whose names begin with ``RETRIEVAL_``."""
         return self._prefixed
 
     @classmethod
@@ -143,9 +143,9 @@ class RetrievalSettings(BaseSettings):
         """Read the settings.
 
         Args:
-            environment: The environment of the process where it is not given.
-            env_file: A file with lines like ``TOP_K=5``, in UTF-8, relative to the current folder. ``.env`` where it is
-                not given, if there is one; ``None`` for none.
+            environment: Environment variables. Default: those of the process.
+            env_file: A file with lines like ``TOP_K=5``, in UTF-8, relative to the current folder. Default: ``.env``,
+                if it exists; ``None`` for none.
 
         Raises:
             ConfigurationError: See :class:`RetrievalSettings`; or the file that was named is not there, or it cannot be

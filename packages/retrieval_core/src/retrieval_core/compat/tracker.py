@@ -89,11 +89,10 @@ class PerformanceTracker:
 
     @contextmanager
     def track_query(self, query: str) -> Generator[None]:  # noqa: ARG002 - the specification's; no text is kept
-        """Count what the block does as one query: once where it ends well, once where it raises an error.
+        """Count the block as one query, answered or failed.
 
-        It is for code outside a pipeline. Where the block asks a pipeline that this tracker watches, that is part of
-        the same query and does not count a second time; its cache hits and degradations do. A block within another one
-        is part of that.
+        Use it for code outside a pipeline. Queries in the block to a pipeline with this tracker are part of the same
+        query, and only their cache hits and degradations count. A nested block is part of the outer one.
 
         Args:
             query: The question, of which nothing is kept.
