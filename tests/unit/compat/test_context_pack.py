@@ -72,7 +72,7 @@ def test_a_list_is_searched_by_words_alone_without_the_extra() -> None:
     assert pack.trace.keys() == TRACE_KEYS
     assert pack.trace["rerank_results"] == ()
     assert [entry.stage for entry in pack.degraded] == ["embed"]
-    assert "by words alone" in pack.degraded[0].reason
+    assert "by keyword only" in pack.degraded[0].reason
     assert "[local]" in pack.degraded[0].reason
 
 

@@ -198,8 +198,8 @@ class RetrievalResponse(_Model):
     ``relevance``, ``degraded`` and ``trace`` are beyond the file.
 
     Raises:
-        pydantic.ValidationError: It contradicts itself: ranks do not count from 1, scores rise or are below the
-            threshold, ``result_count`` is wrong, or the status does not fit the errors.
+        pydantic.ValidationError: It contradicts itself, for instance with ranks that do not count from 1, rising
+            scores, a wrong ``result_count``, or a status that does not fit the errors.
     """
 
     left_out = frozenset({"query", "relevance", "degraded", "trace"})
