@@ -198,7 +198,7 @@ class RetrievalResponse(_Model):
     ``relevance``, ``degraded`` and ``trace`` are beyond the file.
 
     Raises:
-        pydantic.ValidationError: It contradicts itself, for instance with ranks that do not count from 1, rising
+        pydantic.ValidationError: It contradicts itself. Examples are ranks that do not count from 1, rising
             scores, a wrong ``result_count``, or a status that does not fit the errors.
     """
 

@@ -104,9 +104,8 @@ class SyncBridge:
             if not turn.wait(max(self._grace, seconds / 10)) and not future.done():
                 self._leave(loop)
                 msg = (
-                    f"the event loop of synchronous calls is blocked for longer than {seconds:g} s. Causes are a "
-                    "coroutine function that never awaits, and a slow observer. Make it an ordinary function, which "
-                    "runs in a thread"
+                    f"a plug-in blocks the event loop of synchronous calls for more than {seconds:g} s: a coroutine "
+                    "function that never awaits, or an observer. Make it an ordinary function, which runs in a thread"
                 )
                 raise DeadlineExceededError(msg)
 
