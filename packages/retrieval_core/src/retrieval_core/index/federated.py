@@ -30,35 +30,38 @@ if TYPE_CHECKING:
 
 
 class FederatedIndex(QueryEngine):
-    """Several indexes that are searched as one; made by :func:`open_indexes`, or from indexes of any kind.
+    """Several indexes that are searched as one, opened by :func:`retrieval_core.open_indexes`.
 
-    Each index is asked side by side, as it is configured. What they found becomes one order, see
-    :mod:`retrieval_core.pipeline.stages.merge`; reranker, relevance filter, rewriter and evaluator work on that, once.
-    An index that does not answer is listed in ``degraded``, and its failure leaves the others' hits alone.
-
-    Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function.
+    The indexes are searched in parallel, and their results are merged into one ranked list. Reranker, relevance filter,
+    rewriter and evaluator run once, on the merged list. If an index fails, you get the results of the others, and
+    ``degraded`` names it. Each method has an asynchronous twin whose name begins with ``a``, such as :meth:`aretrieve`.
 
     Args:
-        indexes: By name; a name has no white space and no colon. They are best made without a reranker of their own.
-        weights: What the scores of an index's passages are multiplied by; 1 where it is not given, and an index with 0
-            is not asked. Those of ``federation.weights`` in the configuration where none are given.
-        reranker: Puts the best hits of all indexes into a better order; of several, each one stands in for those
-            before it.
-        relevance_filter: Leaves out passages that do not bear on the question.
-        pruner: Shows of each passage only the sentences that bear on the question.
-        rewriter: Puts a question that found too little in all indexes into other words.
+        indexes: Indexes by name; names contain no white space and no colon. Best without a separate reranker each.
+        weights: Factors for the scores of each index, by name, at least 0; an index with 0 is not searched. Default:
+            ``federation.weights``, 1 for each index.
+        reranker: Reranks the best hits of all indexes. In a list, each reranker is the fallback of the ones before.
+        relevance_filter: Drops irrelevant chunks.
+        pruner: Shortens chunks to their relevant sentences.
+        rewriter: Rewrites a query that found too little in all indexes.
         evaluator: Scores each result.
-        answer_writer: Answers questions; without one, in the passages' own words.
-        together: What looks at a question once for indexes that share it; :func:`open_indexes` gives it.
-        observer: Is told what happens, as it happens.
-        config: Defaults of every query; each index keeps its own for what it does itself.
-        clock: Measures durations and the deadline; the system's where it is not given.
-        owned: What else is closed with it.
+        answer_writer: Writes answers. Default: answers consist of sentences of the documents.
+        together: Query components that the indexes share; set by :func:`retrieval_core.open_indexes`.
+        observer: Receives the events of each query.
+        config: Defaults of each query. The settings of each index apply inside that index.
+        clock: Measures durations and deadlines. Default: the system's clock.
+        owned: Other objects to close with the indexes.
 
-    It owns what it was given: :meth:`close` closes the indexes, and whatever else can be closed.
+    Closing it closes the indexes and everything else that was passed to it.
 
     Raises:
-        InvalidParameterError: There is no index, a name cannot be used, or a weight is negative or of no index.
+        InvalidParameterError: There is no index, a name is invalid, or a weight is negative or belongs to no index.
+
+    Example::
+
+        with open_index("notes.db") as notes, open_index("faq.db") as faq:
+            indexes = FederatedIndex({"notes": notes, "faq": faq}, weights={"faq": 0.5})
+            print(indexes.retrieve("how far away is the moon").hits[0].source_index)
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class FederatedIndex(QueryEngine):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Each index's weight, by its name."""
+        """The weight of each index, by name."""
         return dict(self._weights)
 
     def search_multiple_indexes(
@@ -251,17 +254,24 @@ class FederatedIndex(QueryEngine):
 
     @property
     def token_counter(self) -> TokenCounter:
-        """What measures contexts: the first index's.
+        """The token counter of the first index.
 
         Raises:
-            ConfigurationError: It has none.
+            ConfigurationError: There is none.
         """
         return next(iter(self.indexes.values())).token_counter
 
     def query_parts(self, *, with_embedder: bool) -> Iterable[object]:
-        """Return the parts that queries use, those of all indexes."""
+        """Return the components that queries use, of all indexes.
+
+        Args:
+            with_embedder: Whether the embedder is included.
+        """
         own = (pipeline.query_parts(with_embedder=with_embedder) for pipeline in self.indexes.values())
         return (*self._stages.models, *chain.from_iterable(own))
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"indexes": tuple(self.indexes), "weights": self.weights}
 
     @property
     def _held(self) -> Sequence[object]:

@@ -1,4 +1,4 @@
-"""An index: a retrieval pipeline that can be filled."""
+"""An index: a retrieval pipeline that you can add documents to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from retrieval_core.ports import FetchRequest, Versioned
 from retrieval_core.types import Chunk, Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from retrieval_core.adapters.graph.builder import GraphBuilder
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 
 def each_of(kind: type[T] | tuple[type[T], ...], values: Iterable[T], taker: str) -> Iterator[T]:
-    """Yield values after their types are checked.
+    """Yield values after checking their types.
 
     Args:
-        taker: Names the method that takes them.
+        taker: Name of the method, for the message.
 
     Raises:
-        InvalidParameterError: One is of another type, or they are no list.
+        InvalidParameterError: A value has another type, or the values are not a list.
     """
     name = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -55,16 +55,25 @@ def each_of(kind: type[T] | tuple[type[T], ...], values: Iterable[T], taker: str
 
 
 class Index(RetrievalPipeline):
-    """A collection of documents that can be filled and searched; made by :func:`retrieval_core.open_index`.
+    """A searchable collection of documents, opened by :func:`retrieval_core.open_index`.
 
-    Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function. The former may be
-    called where an event loop is running, and then blocks that loop's thread.
+    Add documents with :meth:`ingest`, :meth:`add_documents` or :meth:`add`; search with :meth:`retrieve`,
+    :meth:`context` and :meth:`answer`. Each method has an asynchronous twin whose name begins with ``a``, such as
+    :meth:`aretrieve`. Synchronous methods also work while an event loop is running, and block its thread.
 
     Args:
-        ingester: Writes to the store; closed with the index.
-        graph: Kept in step with the documents.
-        place: The file or folder of an index on this machine.
-        stages: What else a :class:`~retrieval_core.pipeline.RetrievalPipeline` takes.
+        store: Stores the documents.
+        embedder: Embeds queries; ``None`` for keyword search only.
+        ingester: Reads files and writes to the store; closed with the index.
+        graph: Updated with the documents.
+        place: File or folder of a local index.
+        stages: Further arguments of :class:`~retrieval_core.pipeline.RetrievalPipeline`.
+
+    Example::
+
+        with open_index("notes.db") as index:
+            index.ingest("notes")
+            print(index.retrieve("how far away is the moon").hits[0].chunk.text)
     """
 
     def __init__(
@@ -95,7 +104,39 @@ class Index(RetrievalPipeline):
         gitignore: bool = True,
         isolated: bool = False,
     ) -> IndexReport:
-        """Bring the index in step with files and folders; see :meth:`aingest`."""
+        """Index files and folders: read new and changed files, and remove documents whose files are gone.
+
+        Unchanged files are skipped, so you can call it again at any time. Files that can't be read are listed in
+        ``report.failed``; the others are indexed.
+
+        Args:
+            paths: One or more files and folders, as text or ``Path``; folders include their subfolders. Documents of a
+                folder that no longer exists are kept, and the folder is listed in ``report.failed``.
+            on_progress: Called after each write with an :class:`~retrieval_core.ingest.report.IndexProgress`, on the
+                thread of the event loop. Default: none.
+            follow_links: Whether to follow symbolic links that lead out of their folder. Default: ``False``; they are
+                skipped and counted in ``report.skipped_links``.
+            gitignore: Whether to skip files and folders that a ``.gitignore`` excludes; ``paths`` themselves are never
+                skipped. Default: ``True``; skipped files are counted in ``report.ignored``.
+            isolated: Whether to read each file in a separate process, for files from people you don't trust. A file
+                that crashes its reader, or takes more than 5 minutes, is listed in ``report.failed``. Starting a
+                process takes some tenths of a second. Default: ``False``.
+
+        Returns:
+            The numbers of documents added, updated, unchanged and removed, the files that failed, and warnings.
+
+        Raises:
+            InvalidParameterError: A path is neither text nor a ``Path``.
+            UnreadableFileError: None of the paths exists, and the index contains no documents of them.
+            EmbeddingError: A text could not be embedded; everything written until then stays.
+            StoreError: The index can't be written.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                report = index.ingest("notes")
+                print(report.added, "documents added,", report.chunks, "chunks in the index")
+        """
         ingesting = self.aingest(paths, on_progress, follow_links=follow_links, gitignore=gitignore, isolated=isolated)
         return self.sync.run(ingesting, seconds=None)
 
@@ -108,25 +149,38 @@ class Index(RetrievalPipeline):
         gitignore: bool = True,
         isolated: bool = False,
     ) -> IndexReport:
-        """Bring the index in step with files and folders: read what is new or changed, remove what is gone.
+        """Index files and folders: read new and changed files, and remove documents whose files are gone.
+
+        Unchanged files are skipped, so you can call it again at any time. Files that can't be read are listed in
+        ``report.failed``; the others are indexed.
 
         Args:
-            paths: Files and folders; folders are walked. The documents of a file that is not there any more are
-                removed. Those of a folder that is not there stay, and the folder is among the failures.
-            on_progress: Called after each write, from the event loop's thread.
-            follow_links: Whether symbolic links are followed out of the folders that they are in; otherwise these are
-                passed over, and counted in the report.
-            gitignore: Whether files and folders that a ``.gitignore`` excludes are passed over, and counted in the
-                report; what is named in ``paths`` itself never is.
-            isolated: Whether each file is read in a process of its own, for files of people who are not trusted: one
-                that brings its reader down, or is not read within five minutes, is then among the failures, and takes
-                nothing else with it. To start it takes some tenths of a second.
+            paths: One or more files and folders, as text or ``Path``; folders include their subfolders. Documents of a
+                folder that no longer exists are kept, and the folder is listed in ``report.failed``.
+            on_progress: Called after each write with an :class:`~retrieval_core.ingest.report.IndexProgress`, on the
+                thread of the event loop. Default: none.
+            follow_links: Whether to follow symbolic links that lead out of their folder. Default: ``False``; they are
+                skipped and counted in ``report.skipped_links``.
+            gitignore: Whether to skip files and folders that a ``.gitignore`` excludes; ``paths`` themselves are never
+                skipped. Default: ``True``; skipped files are counted in ``report.ignored``.
+            isolated: Whether to read each file in a separate process, for files from people you don't trust. A file
+                that crashes its reader, or takes more than 5 minutes, is listed in ``report.failed``. Starting a
+                process takes some tenths of a second. Default: ``False``.
+
+        Returns:
+            The numbers of documents added, updated, unchanged and removed, the files that failed, and warnings.
 
         Raises:
-            InvalidParameterError: One of the paths is neither text nor a ``Path``.
-            UnreadableFileError: There is nothing to do: no path is there, and the index has no document of any.
+            InvalidParameterError: A path is neither text nor a ``Path``.
+            UnreadableFileError: None of the paths exists, and the index contains no documents of them.
             EmbeddingError: A text could not be embedded; everything written until then stays.
-            StoreError: The index cannot be written.
+            StoreError: The index can't be written.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                report = await index.aingest("notes")
+                print(report.added, "documents added,", report.chunks, "chunks in the index")
         """
         several = [paths] if isinstance(paths, (str, Path)) else each_of((str, Path), paths, "ingest()")
         return await self._ingest(
@@ -136,6 +190,9 @@ class Index(RetrievalPipeline):
             gitignore=gitignore,
             isolated=isolated,
         )
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"path": self._place, **super()._facts()}
 
     async def _ingest(self, *files: Any, **options: Any) -> IndexReport:
         try:
@@ -148,41 +205,89 @@ class Index(RetrievalPipeline):
             await self._after_writing()
 
     async def progress_note(self) -> Degradation | None:
-        """Return how much of a new index is there, while its first documents are being indexed by any process."""
+        """Return how much of a new index is ready while any process is indexing its first documents; else ``None``."""
         return None if self._place is None else await note_of_progress(self._place)
 
     def add(self, chunks: Sequence[Chunk]) -> None:
-        """Add chunks that were made elsewhere; see :meth:`aadd`."""
+        """Add your own chunks: all of them or none. A chunk replaces the chunk with the same ID.
+
+        Args:
+            chunks: The chunks; ``Chunk("id", "document id", "text")`` is enough.
+
+        Raises:
+            InvalidParameterError: A value is not a :class:`~retrieval_core.Chunk`.
+            EmbeddingError: A text could not be embedded.
+            StoreError: The index can't be written.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                index.add([Chunk("faq-1", "faq", "Refunds take five days.", metadata={"product": "shop"})])
+                print(index.retrieve("how long do refunds take").hits[0].id)
+        """
         self.sync.run(self.aadd(chunks), seconds=None)
 
     async def aadd(self, chunks: Sequence[Chunk]) -> None:
-        """Add chunks that were made elsewhere, all of them or none; a chunk replaces the one with its id.
+        """Add your own chunks: all of them or none. A chunk replaces the chunk with the same ID.
+
+        Args:
+            chunks: The chunks; ``Chunk("id", "document id", "text")`` is enough.
 
         Raises:
-            InvalidParameterError: One of them is no chunk.
+            InvalidParameterError: A value is not a :class:`~retrieval_core.Chunk`.
             EmbeddingError: A text could not be embedded.
-            StoreError: The index cannot be written.
+            StoreError: The index can't be written.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                await index.aadd([Chunk("faq-1", "faq", "Refunds take five days.", metadata={"product": "shop"})])
         """
         await self._ingester.add(list(each_of(Chunk, chunks, "add()")))
         await self._after_writing()
 
     def add_documents(self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None) -> None:
-        """Split, embed and add documents that were made elsewhere; see :meth:`aadd_documents`."""
+        """Split, embed and add texts that are not in files. A document replaces the document with the same ID.
+
+        Args:
+            documents: The documents; ``Document("id", "text")`` is enough. Texts are plain text, not Markdown. A
+                generator is read in a thread, one batch at a time.
+            on_progress: Called after each write with the number of documents written so far. Default: none.
+
+        Raises:
+            InvalidParameterError: A value is not a :class:`~retrieval_core.Document`; everything written until then
+                stays.
+            EmbeddingError: A text could not be embedded; everything written until then stays.
+            StoreError: The index can't be written.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                index.add_documents([Document("faq", "Refunds take five days.")])
+                print(index.retrieve("how long do refunds take").hits[0].chunk.text)
+        """
         self.sync.run(self.aadd_documents(documents, on_progress), seconds=None)
 
     async def aadd_documents(
         self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
     ) -> None:
-        """Split, embed and add documents that were made elsewhere; a document replaces the one with its id.
+        """Split, embed and add texts that are not in files. A document replaces the document with the same ID.
 
         Args:
-            documents: Their texts are plain, not Markdown. Iterated in a thread, as far as needed.
-            on_progress: Called after each write with the number of documents written so far.
+            documents: The documents; ``Document("id", "text")`` is enough. Texts are plain text, not Markdown. A
+                generator is read in a thread, one batch at a time.
+            on_progress: Called after each write with the number of documents written so far. Default: none.
 
         Raises:
-            InvalidParameterError: One of them is no document; everything written until then stays.
+            InvalidParameterError: A value is not a :class:`~retrieval_core.Document`; everything written until then
+                stays.
             EmbeddingError: A text could not be embedded; everything written until then stays.
-            StoreError: The index cannot be written.
+            StoreError: The index can't be written.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                await index.aadd_documents([Document("faq", "Refunds take five days.")])
         """
         try:
             await self._ingester.add_documents(each_of(Document, documents, "add_documents()"), on_progress)
@@ -190,23 +295,44 @@ class Index(RetrievalPipeline):
             await self._after_writing()
 
     def delete(self, document_id: str | Iterable[str]) -> int:
-        """Remove documents with all their chunks; see :meth:`adelete`."""
-        return self.sync.run(self.adelete(document_id), seconds=None)
-
-    async def adelete(self, document_id: str | Iterable[str]) -> int:
-        """Remove documents with all their chunks, and return the number of chunks removed.
+        """Remove documents with all their chunks.
 
         Args:
-            document_id: The id of a document, or several ids, which are removed in one write. Unknown ids are ignored.
+            document_id: ID of the document, as ``hit.chunk.document_id`` or ``index.documents()`` returns it; or
+                several IDs, which are removed in one write. Unknown IDs are ignored.
+
+        Returns:
+            The number of chunks removed.
 
         Raises:
-            InvalidParameterError: An id is not text.
+            InvalidParameterError: An ID is not text.
             StoreError: The index can't be written.
 
         Example::
 
             with open_index("notes.db") as index:
-                index.delete("moon.md")
+                print(index.delete("faq"), "chunks removed")
+        """
+        return self.sync.run(self.adelete(document_id), seconds=None)
+
+    async def adelete(self, document_id: str | Iterable[str]) -> int:
+        """Remove documents with all their chunks.
+
+        Args:
+            document_id: ID of the document, as ``hit.chunk.document_id`` or ``index.documents()`` returns it; or
+                several IDs, which are removed in one write. Unknown IDs are ignored.
+
+        Returns:
+            The number of chunks removed.
+
+        Raises:
+            InvalidParameterError: An ID is not text.
+            StoreError: The index can't be written.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                print(await index.adelete("faq"), "chunks removed")
         """
         ids = (document_id,) if isinstance(document_id, str) else tuple(each_of(str, document_id, "delete()"))
         gone = await self._ingester.delete(ids)
@@ -214,14 +340,10 @@ class Index(RetrievalPipeline):
         return gone
 
     def find_documents(self, names: Iterable[str]) -> tuple[DocumentInfo, ...]:
-        """Find documents by name, path or folder; see :meth:`afind_documents`."""
-        return self.sync.run(self.afind_documents(names), seconds=None)
-
-    async def afind_documents(self, names: Iterable[str]) -> tuple[DocumentInfo, ...]:
-        """Find documents by name, path or folder.
+        """Find documents by ID, file name, path or folder.
 
         Args:
-            names: Ids of documents, names of files in the index, or paths of files. A name that ends with ``/`` is a
+            names: IDs of documents, names of files in the index, or paths of files. A name that ends with ``/`` is a
                 folder.
 
         Returns:
@@ -234,8 +356,30 @@ class Index(RetrievalPipeline):
         Example::
 
             with open_index("notes.db") as index:
-                old = index.find_documents(["docs/old/"])
-                index.delete(document.id for document in old)
+                documents = index.find_documents(["notes/moon.md"])
+                print(index.delete(document.id for document in documents), "chunks removed")
+        """
+        return self.sync.run(self.afind_documents(names), seconds=None)
+
+    async def afind_documents(self, names: Iterable[str]) -> tuple[DocumentInfo, ...]:
+        """Find documents by ID, file name, path or folder.
+
+        Args:
+            names: IDs of documents, names of files in the index, or paths of files. A name that ends with ``/`` is a
+                folder.
+
+        Returns:
+            The documents, each once, in the order of the names.
+
+        Raises:
+            InvalidParameterError: The index has no document of a name; the message has the closest name.
+            StoreError: The index can't be read, or its store can't list documents.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                documents = await index.afind_documents(["notes/moon.md"])
+                print(await index.adelete(document.id for document in documents), "chunks removed")
         """
         from retrieval_core.index.naming import find_documents  # noqa: PLC0415 - few programs need it
 
@@ -243,10 +387,10 @@ class Index(RetrievalPipeline):
         return await find_documents(wanted, [each async for each in self.adocuments()], self._ingester)
 
     async def apath_of(self, name: str) -> Path:
-        """Return the path of a file or folder by its name in the index; nothing needs to be there.
+        """Return the path of a file or folder by its name in the index; the file need not exist.
 
         Args:
-            name: The ``source`` of a document, or a folder as such names have it.
+            name: The ``source`` of a document, or a folder of such names.
 
         Raises:
             StoreError: The index can't be read.
@@ -254,52 +398,124 @@ class Index(RetrievalPipeline):
         return await self._ingester.path_of(name)
 
     def path_of(self, name: str) -> Path:
-        """Return the path of a file or folder by its name in the index; see :meth:`apath_of`."""
+        """Return the path of a file or folder by its name in the index; the file need not exist.
+
+        Args:
+            name: The ``source`` of a document, or a folder of such names.
+
+        Raises:
+            StoreError: The index can't be read.
+        """
         return self.sync.run(self.apath_of(name), seconds=None)
 
     async def _after_writing(self) -> None:
-        """Forget results of an index that does not tell that it was written to."""
+        """Invalidate cached results of a store that has no version."""
         if not isinstance(self.store, Versioned):
             await self.ainvalidate()
 
     def document(self, document_id: str) -> Document | None:
-        """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there."""
+        """Return a whole document with its text; ``chunk.span`` points into this text.
+
+        Args:
+            document_id: ID of the document, as ``hit.chunk.document_id`` or ``index.documents()`` returns it.
+
+        Returns:
+            The document; ``None`` if there is no such document, or the index contains only chunks of it.
+
+        Raises:
+            StoreError: The index can't be read.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                chunk = index.retrieve("how far away is the moon").hits[0].chunk
+                text = index.document(chunk.document_id).text
+                print(text[chunk.span.start : chunk.span.end] == chunk.text)
+        """
         return self.sync.run(self.adocument(document_id), seconds=None)
 
     async def adocument(self, document_id: str) -> Document | None:
-        """Return a whole document, whose text the spans of its chunks point into; ``None`` if it is not there.
+        """Return a whole document with its text; ``chunk.span`` points into this text.
+
+        Args:
+            document_id: ID of the document, as ``hit.chunk.document_id`` or ``index.documents()`` returns it.
+
+        Returns:
+            The document; ``None`` if there is no such document, or the index contains only chunks of it.
 
         Raises:
-            StoreError: The index cannot be read.
-            ServiceError: It is at a service that did not answer, or not in time.
+            StoreError: The index can't be read.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                chunk = (await index.aretrieve("how far away is the moon")).hits[0].chunk
+                document = await index.adocument(chunk.document_id)
+                print(document.text[chunk.span.start : chunk.span.end] == chunk.text)
         """
         request = FetchRequest(document_ids=(document_id,))
         return value_of(await fetch(self._run(), self.store, request)).documents.get(document_id)
 
     def validate(self, chunk_id: str) -> ChunkValidation | None:
-        """Compare a stored chunk with its original; see :meth:`avalidate`."""
+        """Compare a stored chunk with its original, byte by byte.
+
+        The original is the chunk's span in the text of its document. If the index contains no document texts, the file
+        is read again. To find files that were edited after indexing, use ``check_integrity()``.
+
+        Args:
+            chunk_id: ID of the chunk, as ``hit.id`` returns it.
+
+        Returns:
+            The verdict with the differences; ``None`` if there is no such chunk.
+
+        Raises:
+            StoreError: The index can't be read.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                hit = index.retrieve("how far away is the moon").hits[0]
+                print(index.validate(hit.id).verdict)
+        """
         return self.sync.run(self.avalidate(chunk_id))
 
     async def avalidate(self, chunk_id: str) -> ChunkValidation | None:
-        """Compare a stored chunk with its original, byte by byte; ``None`` if there is no such chunk.
+        """Compare a stored chunk with its original, byte by byte.
 
-        The original is the chunk's range of its document's text; where the index keeps no texts, the file is read
-        again. Whether that file was edited since is told by :meth:`acheck_integrity` alone.
+        The original is the chunk's span in the text of its document. If the index contains no document texts, the file
+        is read again. To find files that were edited after indexing, use ``check_integrity()``.
+
+        Args:
+            chunk_id: ID of the chunk, as ``hit.id`` returns it.
+
+        Returns:
+            The verdict with the differences; ``None`` if there is no such chunk.
 
         Raises:
-            StoreError: The index cannot be read.
-            ServiceError: It is at a service that did not answer, or not in time.
+            StoreError: The index can't be read.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                result = await index.aretrieve("how far away is the moon")
+                print((await index.avalidate(result.hits[0].id)).verdict)
         """
         return await self._integrity.validate(chunk_id)
 
     async def aedited_since(self, chunks: Iterable[Chunk]) -> frozenset[str]:
-        """Return the ids of those chunks whose file says something else now than when it was indexed.
+        """Return the IDs of chunks whose files were edited after indexing.
 
-        A file counts that was written to since and whose bytes are others; one that is gone, and what came from no
-        file, does not.
+        Only files whose bytes differ count. Deleted files, and chunks that came from no file, don't.
+
+        Args:
+            chunks: Chunks of this index.
 
         Raises:
-            StoreError: The index cannot be read.
+            StoreError: The index can't be read.
         """
         from_files = [chunk for chunk in chunks if chunk.source is not None and chunk.timestamp is not None]
         newer = await self._ingester.newer_files(_moments(from_files))
@@ -314,46 +530,72 @@ class Index(RetrievalPipeline):
         return frozenset(chunk.id for chunk in from_files if chunk.source in edited)
 
     def may_be_edited(self, chunks: Iterable[Chunk]) -> bool:
-        """Return whether the file of any of these chunks was written to since it was indexed, without reading it.
+        """Return whether the file of any of these chunks has a newer modification time, without reading it.
 
-        Only then :meth:`aedited_since` has more to find out. It blocks until the disk has answered.
+        If not, :meth:`aedited_since` returns nothing. Blocks until the disk responds.
+
+        Args:
+            chunks: Chunks of this index.
         """
         return bool(self._ingester.newer_files_now(_moments(chunks)))
 
     def place_on_page(self, chunk: Chunk, page: int | None = None) -> PlaceOnPage:
-        """Return where a passage stands on its page; see :meth:`aplace_on_page`."""
+        """Return the position of a PDF chunk on one of its pages, read from the original file.
+
+        Args:
+            chunk: A chunk of this index.
+            page: Page number, from 1, one of the pages of the chunk. Default: the chunk's first page.
+
+        Raises:
+            InvalidParameterError: The chunk is not on that page.
+            UnreadableFileError: The chunk is not from a PDF file, or the file is missing or was changed.
+            StoreError: The index can't be read.
+        """
         return self.sync.run(self.aplace_on_page(chunk, page), seconds=None)
 
     async def aplace_on_page(self, chunk: Chunk, page: int | None = None) -> PlaceOnPage:
-        """Return where a passage of a PDF stands on one of its pages, as the file says that it was read from.
+        """Return the position of a PDF chunk on one of its pages, read from the original file.
 
         Args:
-            chunk: Of this index.
-            page: The number of one of the pages that it runs over; the first where it is not given.
+            chunk: A chunk of this index.
+            page: Page number, from 1, one of the pages of the chunk. Default: the chunk's first page.
 
         Raises:
-            InvalidParameterError: The passage is not on that page.
-            UnreadableFileError: It is of no PDF file, or this is gone or was changed; the reason says which.
-            StoreError: The index cannot be read.
+            InvalidParameterError: The chunk is not on that page.
+            UnreadableFileError: The chunk is not from a PDF file, or the file is missing or was changed.
+            StoreError: The index can't be read.
         """
         return await self._pages.place(chunk, page)
 
     def picture_of_page(self, chunk: Chunk, width: int = 1000, page: int | None = None) -> bytes:
-        """Return the picture of a passage's page; see :meth:`apicture_of_page`."""
+        """Return an image of a page of a PDF chunk, as PNG.
+
+        Args:
+            chunk: A chunk of this index.
+            width: Width in pixels, at least 1. Very long pages get a smaller image, at most 16 million pixels.
+                Default: 1000.
+            page: Page number, from 1, one of the pages of the chunk. Default: the chunk's first page.
+
+        Raises:
+            InvalidParameterError: The width is less than 1, or the chunk is not on that page.
+            UnreadableFileError: The chunk is not from a PDF file, or the file is missing or was changed.
+            StoreError: The index can't be read.
+        """
         return self.sync.run(self.apicture_of_page(chunk, width, page), seconds=None)
 
     async def apicture_of_page(self, chunk: Chunk, width: int = 1000, page: int | None = None) -> bytes:
-        """Return a picture of the page that :meth:`aplace_on_page` tells of, in PNG.
+        """Return an image of a page of a PDF chunk, as PNG.
 
         Args:
-            chunk: Of this index.
-            width: In pixels, at least 1; a page that is very long gets fewer, as no picture has more than 16 million.
-            page: As there.
+            chunk: A chunk of this index.
+            width: Width in pixels, at least 1. Very long pages get a smaller image, at most 16 million pixels.
+                Default: 1000.
+            page: Page number, from 1, one of the pages of the chunk. Default: the chunk's first page.
 
         Raises:
-            InvalidParameterError: The width is less than 1, or the passage is not on that page.
-            UnreadableFileError: As there.
-            StoreError: As there.
+            InvalidParameterError: The width is less than 1, or the chunk is not on that page.
+            UnreadableFileError: The chunk is not from a PDF file, or the file is missing or was changed.
+            StoreError: The index can't be read.
         """
         return await self._pages.picture(chunk, checked_count(width, "width"), page)
 
@@ -365,7 +607,34 @@ class Index(RetrievalPipeline):
         document_ids: Iterable[str] = (),
         repair: bool = False,
     ) -> IntegrityReport:
-        """Compare the index with its originals; see :meth:`acheck_integrity`."""
+        """Check the whole index for damage, and compare it with the original files.
+
+        Finds changed, missing and stray chunks, damaged vectors and keyword data, and files that were edited after
+        indexing. Texts are compared byte by byte. Writes during the check may be reported as mismatches.
+
+        Args:
+            sample: Number of documents to compare, drawn at random, at least 1. Default: all.
+            seed: Seed of the random choice, to draw the same documents again. Default: a new one each time.
+            document_ids: IDs of documents to compare that came from no file. Chunks of other documents without a file
+                count as ``unverifiable``. Default: none.
+            repair: Whether to repair the differences, from the index itself or by reading files again; the report then
+                describes the repaired index. Default: ``False``, which changes nothing.
+
+        Returns:
+            The verdict, the differences by document, and the documents that were repaired.
+
+        Raises:
+            InvalidParameterError: A document ID is unknown, or the sample is less than 1.
+            StoreError: The index can't be read or repaired.
+            EmbeddingError: A text could not be embedded.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                report = index.check_integrity()
+                print(report.verdict)
+        """
         checking = self.acheck_integrity(sample=sample, seed=seed, document_ids=document_ids, repair=repair)
         return self.sync.run(checking, seconds=None)
 
@@ -377,25 +646,33 @@ class Index(RetrievalPipeline):
         document_ids: Iterable[str] = (),
         repair: bool = False,
     ) -> IntegrityReport:
-        """Check everything that the index stores for damage.
+        """Check the whole index for damage, and compare it with the original files.
 
-        It finds changed, missing and stray chunks, damaged vectors and postings, and files that were edited since. Text
-        is compared byte by byte, with the first byte that differs. Nothing is changed unless ``repair`` is set. What is
-        written meanwhile may look like a mismatch.
+        Finds changed, missing and stray chunks, damaged vectors and keyword data, and files that were edited after
+        indexing. Texts are compared byte by byte. Writes during the check may be reported as mismatches.
 
         Args:
-            sample: How many documents to compare, each as a whole, drawn at random; all where it is not given.
-            seed: Of the random choice; the same one draws the same documents of the same index.
-            document_ids: Documents to compare beside those of files. Stores list none that were added without a file,
-                so their chunks count as ``unverifiable`` unless they are named here.
-            repair: Whether to repair what differs, and nothing else: from the index itself as far as that goes, and by
-                reading files again. The report is of what is there afterwards.
+            sample: Number of documents to compare, drawn at random, at least 1. Default: all.
+            seed: Seed of the random choice, to draw the same documents again. Default: a new one each time.
+            document_ids: IDs of documents to compare that came from no file. Chunks of other documents without a file
+                count as ``unverifiable``. Default: none.
+            repair: Whether to repair the differences, from the index itself or by reading files again; the report then
+                describes the repaired index. Default: ``False``, which changes nothing.
+
+        Returns:
+            The verdict, the differences by document, and the documents that were repaired.
 
         Raises:
-            InvalidParameterError: A named document is not there, or the sample is less than 1.
-            StoreError: The index cannot be read, or not be repaired.
+            InvalidParameterError: A document ID is unknown, or the sample is less than 1.
+            StoreError: The index can't be read or repaired.
             EmbeddingError: A text could not be embedded.
-            ServiceError: It is at a service that did not answer, or not in time.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                report = await index.acheck_integrity()
+                print(report.verdict)
         """
         named = tuple(document_ids)
         seed = secrets.randbits(32) if seed is None else seed  # what was repaired is drawn once more
@@ -409,20 +686,42 @@ class Index(RetrievalPipeline):
         return replace(checked, repaired=tuple(sorted(repaired)))
 
     def describe(self) -> StoreInfo:
-        """Say what the index holds and can do."""
+        """Return the size, the embedding model and the search abilities of the index.
+
+        Raises:
+            IndexNotFoundError: The index does not exist yet.
+            StoreError: The index can't be opened.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                info = index.describe()
+                print(info.documents, "documents,", info.chunks, "chunks in", info.location)
+        """
         return self.sync.run(self.adescribe(), seconds=None)
 
     async def adescribe(self) -> StoreInfo:
-        """Say what the index holds and can do.
+        """Return the size, the embedding model and the search abilities of the index.
 
         Raises:
-            StoreError: The index cannot be opened.
-            ServiceError: It is at a service that did not answer, or not in time.
+            IndexNotFoundError: The index does not exist yet.
+            StoreError: The index can't be opened.
+            ServiceError: The service failed, or did not respond in time.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                info = await index.adescribe()
+                print(info.documents, "documents,", info.chunks, "chunks in", info.location)
         """
         return value_of(await self._run().on("store").call("describe", self.store.describe))
 
     async def aclose(self) -> None:
-        """Let go of files, threads and models. Closing twice is fine."""
+        """Close files, threads and models. Closing twice is fine.
+
+        A synchronous component that has not returned after 5 s is abandoned, with a warning in the log.
+        """
         try:
             await asyncio.to_thread(self._ingester.close)
         finally:

@@ -62,26 +62,39 @@ def open_index(
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
 ) -> Index:
-    """Open an index, to fill it and to ask it. Nothing is read or loaded before the first call needs it.
+    """Open an index to add documents and search them; a new one is created by the first write.
+
+    Opening is instant: files and models are loaded when the first call needs them. Close the index with ``with``,
+    ``async with`` or ``close()``. You can replace each configured component with your own; the protocols are in
+    :mod:`retrieval_core.ports`.
 
     Args:
-        path: The index file; ``config.index`` where it is not given. The first write makes it.
-        config: Settings, a TOML file, or the name of a preset; the defaults where it is not given. The environment is
-            not looked at, see :func:`retrieval_core.load_config`.
-        embedder: Used in place of the configured one.
-        store: Used in place of the configured one.
-        llm: Used in place of the configured one.
-        transformers: Further ones by name, which every query uses that does not name its own.
-        retrievers: Further ways of finding passages, by name; each is asked about every question.
-        reranker: Used in place of the configured one; of several, each one stands in for those before it.
-        verifier: Holds answers against their passages; used in place of the configured one.
-        token_counter: Used in place of the configured one.
-        observer: Is told what happens to each query; see :mod:`retrieval_core.run.observe`.
+        path: Index file, such as ``"notes.db"``. Default: ``index`` in the configuration.
+        config: Settings from :func:`retrieval_core.load_config`, a TOML file, or the name of a preset such as
+            ``"lexical"``. Environment variables are not read. Default: the default settings.
+        embedder: Your own embedder, with ``id``, ``dimension``, ``embed_query()`` and ``embed_texts()``.
+        store: Your own store.
+        llm: Your own language model, with ``id``, ``complete()`` and ``stream()``.
+        transformers: Query transformers by name, in addition to the configured ones. Each query uses them, unless it
+            sets ``transforms``.
+        retrievers: Further retrievers by name. Each query uses them.
+        reranker: Your own reranker, or a list: if one fails, the next one is used.
+        verifier: Your own verifier of answers.
+        token_counter: A function that returns the number of tokens of a text.
+        observer: Receives the events of each query; see :mod:`retrieval_core.run.observe`.
+
+    Returns:
+        The index.
 
     Raises:
-        ConfigurationError: A name in the configuration stands for nothing; or something that it needs is not set, and
-            then ``missing_keys`` has all that is missing.
-        InvalidParameterError: The configuration was given as the path.
+        ConfigurationError: A setting is unknown, invalid or missing; ``missing_keys`` lists the missing ones.
+        InvalidParameterError: The configuration was passed as the path, or a component lacks a method.
+
+    Example::
+
+        with open_index("notes.db") as index:
+            index.ingest("notes")
+            print(index.retrieve("how far away is the moon").hits[0].chunk.text)
     """
     if isinstance(path, RetrievalConfig):
         msg = "the first argument is the place of the index; hand a configuration over as open_index(config=config)"

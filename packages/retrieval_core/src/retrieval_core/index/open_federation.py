@@ -1,4 +1,4 @@
-"""From files and a configuration to several indexes that share their models."""
+"""Open several indexes that share their models."""
 
 from __future__ import annotations
 
@@ -46,28 +46,41 @@ def open_indexes(
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
 ) -> FederatedIndex:
-    """Open several indexes as one. Nothing is read or loaded before the first call needs it.
+    """Open several indexes and search them as one.
 
-    They share one embedder, one language model and one set of transformers, each of which is asked once about a
-    question, and one reranker and whatever follows it, which work on the hits of all of them.
+    The indexes share one embedder, one language model, one set of query transformers and one reranker, so each query is
+    embedded once. Opening is instant: files and models are loaded when the first call needs them.
 
     Args:
-        indexes: Files by name, or a list of files, each then named as the file without its suffix or, where that is
-            not unique, as its folder. Indexes that were opened otherwise, as with another embedder, may be among them.
-        config: Settings of all, a TOML file, or the name of a preset; the defaults where it is not given.
-        weights: See :class:`FederatedIndex`.
-        embedder: Used in place of the configured one.
-        llm: Used in place of the configured one.
-        transformers: Further ones by name, which every query uses that does not name its own.
-        reranker: Used in place of the configured one; of several, each one stands in for those before it.
-        verifier: Holds answers against their passages; used in place of the configured one.
-        token_counter: Used in place of the configured one.
-        observer: Is told what happens to each query, and of the call of each index, but not of what that does.
+        indexes: Index files by name, such as ``{"docs": "docs.db"}``, or a list of files. Files in a list are named
+            without their suffix; if names repeat, each index gets the name of its folder. Values can also be open
+            indexes, for example with another embedder.
+        config: Settings from :func:`retrieval_core.load_config`, a TOML file, or the name of a preset such as
+            ``"lexical"``. Environment variables are not read. Default: the default settings.
+        weights: Factors for the scores of each index, by name, at least 0; an index with 0 is not searched. Default:
+            ``federation.weights``, 1 for each index.
+        embedder: Your own embedder, with ``id``, ``dimension``, ``embed_query()`` and ``embed_texts()``.
+        llm: Your own language model, with ``id``, ``complete()`` and ``stream()``.
+        transformers: Query transformers by name, in addition to the configured ones. Each query uses them, unless it
+            sets ``transforms``.
+        reranker: Your own reranker, or a list: if one fails, the next one is used.
+        verifier: Your own verifier of answers.
+        token_counter: A function that returns the number of tokens of a text.
+        observer: Receives the events of each query, but not those inside the single indexes; see
+            :mod:`retrieval_core.run.observe`.
+
+    Returns:
+        The indexes as one; results name their index in ``source_index``.
 
     Raises:
-        ConfigurationError: A name in the configuration stands for nothing, something that it needs is not set, or its
-            store is none that a path can name.
-        InvalidParameterError: The names are not unique, or a weight is of no index.
+        ConfigurationError: A setting is unknown, invalid or missing, or ``store.kind`` has no index files.
+        InvalidParameterError: Names repeat, or a weight belongs to no index.
+
+    Example::
+
+        with open_indexes({"notes": "notes.db", "faq": "faq.db"}) as indexes:
+            for hit in indexes.retrieve("how far away is the moon").hits:
+                print(hit.source_index, hit.chunk.text)
     """
     config = loaded(config, transformers)
     given = _named(indexes)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
+
+from retrieval_core.types.display import Display
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,8 +64,8 @@ class FileNote:
 Note: TypeAlias = "ColumnNote | FileNote"
 
 
-@dataclass(frozen=True, slots=True)
-class IndexReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class IndexReport(Display):
     """The result of an indexing run, counted in documents.
 
     Attributes:
@@ -96,6 +99,11 @@ class IndexReport:
     graph_failures: tuple[str, ...] = ()
     empty: int = 0
     skipped_types: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def _facts(self) -> Mapping[str, object]:
+        counts = ("documents", "chunks", "added", "updated", "unchanged", "removed")
+        failed, notes = (tuple(PurePath(each.path).name for each in group) for group in (self.failed, self.notes))
+        return {**{name: getattr(self, name) for name in counts}, "failed": failed, "notes": notes}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,15 +38,15 @@ PATIENCE = 5.0
 
 
 class Closing(ABC):
-    """What is closed when a ``with`` or an ``async with`` is left."""
+    """Closes its resources at the end of ``with`` or ``async with``."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Let go of files, threads and models. Closing twice is fine."""
+        """Close files, threads and models. Closing twice is fine."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files, threads and models. Closing twice is fine."""
+        """Close files, threads and models. Closing twice is fine."""
 
     def __enter__(self) -> Self:
         return self
@@ -121,16 +121,19 @@ class Lifecycle(Closing):
         """What is closed with it, the last one first; what cannot be closed is passed over."""
 
     async def aclose(self) -> None:
-        """Close everything that it was given and that can be closed. Closing twice is fine.
+        """Close files, threads and models. Closing twice is fine.
 
-        A synchronous plug-in that has not returned after 5 s is left to itself, and named in a warning of the log.
+        A synchronous component that has not returned after 5 s is abandoned, with a warning in the log.
         """
         async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
             stack.push_async_callback(asyncio.to_thread, self._pool.close)
             close_with(stack, self._held)
 
     def close(self) -> None:
-        """Close everything, and stop the background loop of synchronous calls."""
+        """Close files, threads and models. Closing twice is fine.
+
+        A synchronous component that has not returned after 5 s is abandoned, with a warning in the log.
+        """
         self.sync.finish(self.aclose)
 
 

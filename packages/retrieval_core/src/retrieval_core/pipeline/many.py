@@ -36,10 +36,12 @@ BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class QueryOutcome:
-    """What became of one of several questions: either a result or an error.
+    """The outcome of one of several queries: either a result or an error.
 
     Attributes:
-        query: As it was asked.
+        query: The query as it was passed.
+        result: The result; ``None`` if the query failed.
+        error: The error; ``None`` if the query succeeded.
     """
 
     query: str

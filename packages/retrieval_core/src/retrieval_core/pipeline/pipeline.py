@@ -1,4 +1,4 @@
-"""The retrieval pipeline: one index, and the plug-ins that its questions go through."""
+"""The retrieval pipeline: one store, and the components that each query passes through."""
 
 from __future__ import annotations
 
@@ -42,29 +42,40 @@ if TYPE_CHECKING:
 
 
 class RetrievalPipeline(QueryEngine):
-    """Search a store and answer questions, with your own components for each stage.
+    """Searches a store with components that you pass in; :func:`retrieval_core.open_index` builds one from settings.
+
+    Each method has an asynchronous twin whose name begins with ``a``, such as :meth:`aretrieve`.
 
     Args:
         store: The store to search.
-        embedder: Embeds queries. Without one, only keyword search is possible.
-        retrievers: Further retrievers, by name. Each runs for every query.
-        transformers: Query transformers, by name. A query uses those that it names, by default those of
-            ``transform.use`` in the configuration.
-        condenser: Makes a follow-up question of a conversation complete.
-        reranker: Reranks the best hits. If it is a list, each one is the fallback of those before it.
-        relevance_filter: Drops chunks that are not relevant to the query.
-        pruner: Keeps only the sentences of each chunk that are relevant to the query.
-        rewriter: Rewrites a query whose results are not relevant enough.
+        embedder: Embeds queries. Default: none; only keyword search is possible.
+        retrievers: Further retrievers by name. Each query uses them.
+        transformers: Query transformers by name. A query uses those in its ``transforms``, or in ``transform.use``.
+        condenser: Rewrites a follow-up question of a conversation as a complete question.
+        reranker: Reranks the best hits. In a list, each reranker is the fallback of the ones before.
+        relevance_filter: Drops irrelevant chunks.
+        pruner: Shortens chunks to their relevant sentences.
+        rewriter: Rewrites a query that found too little.
         evaluator: Scores each result.
-        answer_writer: Writes answers. By default answers are quoted from the chunks.
+        answer_writer: Writes answers. Default: answers consist of sentences of the documents.
         cache: Caches results.
-        token_counter: Counts the tokens of contexts. By default the embedder counts, otherwise the local tokenizer.
-        observer: Receives events while queries run.
-        config: Defaults of every query.
-        clock: Measures durations and the deadline. Default: the system's clock.
-        owned: Further objects to close with the pipeline, for instance a model that several stages share.
+        token_counter: Counts the tokens of contexts. Default: the counter of the embedder, or the local one.
+        observer: Receives the events of each query.
+        config: Defaults of each query.
+        clock: Measures durations and deadlines. Default: the system's clock.
+        owned: Other objects to close with the pipeline, such as a shared model.
 
-    The pipeline owns its components: :meth:`close` closes all that can be closed.
+    Closing it closes the store and everything else that was passed to it.
+
+    Raises:
+        InvalidParameterError: The store has no ``search()``, or a component lacks a method.
+
+    Example::
+
+        from retrieval_core.adapters.stores.memory import MemoryStore
+
+        with RetrievalPipeline(MemoryStore(), config=load_config("lexical")) as pipeline:
+            print(pipeline.retrieve("how far away is the moon").hits)
     """
 
     def __init__(
@@ -120,7 +131,7 @@ class RetrievalPipeline(QueryEngine):
 
     @property
     def cache(self) -> ResultCache | None:
-        """The cache of results, if there is one."""
+        """The cache of results; ``None`` if there is none."""
         return self._cached.cache
 
     @property
@@ -130,12 +141,12 @@ class RetrievalPipeline(QueryEngine):
 
     @property
     def embedder(self) -> Embedder | None:
-        """The embedder of queries, if there is one."""
+        """The embedder of queries; ``None`` if there is none."""
         return self._parts.embedder
 
     @property
     def components(self) -> Mapping[str, object]:
-        """The components by role; ``None`` if there is none for a role."""
+        """The components by role; ``None`` for those that are not configured."""
         parts = self._parts
         return {
             "embedder": self.embedder,
@@ -153,7 +164,7 @@ class RetrievalPipeline(QueryEngine):
         """The token counter of contexts.
 
         Raises:
-            ConfigurationError: None was given, and neither the embedder nor the local one counts.
+            ConfigurationError: None was passed, the embedder has none, and the local one is not installed.
         """
         return self._token_counter.get()
 
@@ -163,14 +174,17 @@ class RetrievalPipeline(QueryEngine):
         return counter_of_embedder(self._parts.embedder)
 
     async def arecover_from_embedding_failure(self) -> bool:
-        """Reopen the embedder and try it; return whether it works.
+        """Reopen the embedder after a failure, and return whether it works.
 
-        Queries do this automatically from time to time. Until it works again they use keyword search.
+        Queries do this automatically from time to time, and use keyword search until it works again.
         """
         return self.embedder is not None and await recover(self._run(), self.embedder)
 
     def recover_from_embedding_failure(self) -> bool:
-        """Reopen the embedder and try it; return whether it works."""
+        """Reopen the embedder after a failure, and return whether it works.
+
+        Queries do this automatically from time to time, and use keyword search until it works again.
+        """
         return self.sync.run(self.arecover_from_embedding_failure())
 
     async def acached_result(
@@ -236,25 +250,38 @@ class RetrievalPipeline(QueryEngine):
         return await self._cached.kept(self._run(), normalize(query, self.config.query), plan)
 
     async def ainvalidate(self) -> None:
-        """Forget every result that was kept, as after a change that the pipeline cannot see.
+        """Invalidate all cached results, for example after another program changed the documents.
 
-        Writes through :class:`~retrieval_core.Index`, and writes of any kind to a store that tells its version, need no
-        such call.
+        Not needed after writes through :class:`~retrieval_core.Index`, or if the store has a version.
 
         Raises:
-            ServiceError: A shared cache cannot be reached; this process does not use its results any more.
+            ServiceError: A shared cache can't be reached; this process no longer uses its results.
         """
         await self._cached.forget()
 
     def invalidate(self) -> None:
-        """Forget every result that was kept; see :meth:`ainvalidate`."""
+        """Invalidate all cached results, for example after another program changed the documents.
+
+        Not needed after writes through :class:`~retrieval_core.Index`, or if the store has a version.
+
+        Raises:
+            ServiceError: A shared cache can't be reached; this process no longer uses its results.
+        """
         self.sync.run(self.ainvalidate())
 
     def query_parts(self, *, with_embedder: bool) -> Iterable[object]:
-        """Return the parts that queries use."""
+        """Return the components that queries use.
+
+        Args:
+            with_embedder: Whether the embedder is included.
+        """
         parts = self._parts
         used = (parts.store, *parts.transformers.values(), *parts.plugged_in)
         return used if with_embedder else [part for part in used if part is not parts.embedder]
+
+    def _facts(self) -> Mapping[str, object]:
+        parts = {"store": self.store, "embedder": self.embedder}
+        return {name: None if part is None else type(part).__name__ for name, part in parts.items()}
 
     @property
     def _held(self) -> Sequence[object]:

@@ -1,4 +1,4 @@
-"""The questions that one index and several can be asked: for passages, for a context and for an answer."""
+"""Queries to one index or several: search, context and answer."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.run.events import events_of, in_step
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.types import RetrievalResult
+from retrieval_core.types.display import Display
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -48,14 +49,14 @@ if TYPE_CHECKING:
 
 
 class Retrieval(Protocol):
-    """One way of finding the passages that answer a question."""
+    """One way to search."""
 
     def plan(self, filters: Filters, options: QueryOptions) -> Plan:
-        """Put settings and a caller's arguments together.
+        """Combine settings and arguments.
 
         Raises:
-            RetrievalError: Something is asked wrongly.
-            TypeError: There is no such argument.
+            RetrievalError: An argument is invalid.
+            TypeError: An argument is for several indexes only.
         """
         ...
 
@@ -63,17 +64,16 @@ class Retrieval(Protocol):
         """Return the result of a query.
 
         Raises:
-            RetrievalError: As :meth:`QueryEngine.aretrieve`.
+            RetrievalError: The search failed.
         """
         ...
 
 
-class QueryEngine(Lifecycle):
-    """Answers questions from what is indexed: with passages, with a context for a model, or with an answer.
+class QueryEngine(Display, Lifecycle):
+    """Searches documents, builds contexts and answers questions; the base of all indexes and pipelines.
 
-    Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function or an asynchronous
-    iterator. The former may be called where an event loop is running, as in a notebook, and then blocks that loop's
-    thread.
+    Each method has an asynchronous twin whose name begins with ``a``, such as :meth:`aretrieve`. Synchronous methods
+    also work while an event loop is running, as in a notebook, and block its thread.
     """
 
     _retrieval: Retrieval
@@ -89,7 +89,7 @@ class QueryEngine(Lifecycle):
     @property
     @abstractmethod
     def token_counter(self) -> TokenCounter:
-        """What measures contexts.
+        """The token counter of contexts.
 
         Raises:
             ConfigurationError: There is none.
@@ -272,7 +272,11 @@ class QueryEngine(Lifecycle):
 
     @abstractmethod
     def query_parts(self, *, with_embedder: bool) -> Iterable[object]:
-        """Return the parts that queries use."""
+        """Return the components that queries use.
+
+        Args:
+            with_embedder: Whether the embedder is included.
+        """
 
     async def _retrieve(self, query: Query, plan: Plan) -> RetrievalResult:
         with self._watched():
@@ -688,26 +692,86 @@ class QueryEngine(Lifecycle):
         return list_documents(self._run, self._stores)
 
     def verify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
-        """Compare citations with what is indexed now; see :meth:`averify`."""
+        """Compare citations with the index as it is now.
+
+        Args:
+            citations: Citations, such as ``answer.sources`` or ``pack.sources``.
+
+        Returns:
+            One check per citation: ``verdict`` is ``exact``, ``equivalent`` or ``not_found``.
+
+        Raises:
+            StoreError: An index can't be read.
+            ServiceError: A service failed, or did not respond in time.
+
+        Example::
+
+            with open_index("notes.db") as index:
+                answer = index.answer("How far away is the moon?")
+                print([check.verdict for check in index.verify(answer.sources)])
+        """
         return self.sync.run(self.averify(citations))
 
     async def averify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
-        """Compare citations with what is indexed now, each index in one read.
+        """Compare citations with the index as it is now.
+
+        Args:
+            citations: Citations, such as ``answer.sources`` or ``pack.sources``.
+
+        Returns:
+            One check per citation: ``verdict`` is ``exact``, ``equivalent`` or ``not_found``.
 
         Raises:
-            RetrievalError: An index cannot be read, or not in time.
+            StoreError: An index can't be read.
+            ServiceError: A service failed, or did not respond in time.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                answer = await index.aanswer("How far away is the moon?")
+                print([check.verdict for check in await index.averify(answer.sources)])
         """
         return await check_citations(self._run(), self._stores, citations)
 
     def evaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
-        """Return a result with its scores for a response; see :meth:`aevaluate`."""
+        """Score a result for the response that was written with it; ``evaluation.enabled`` must be set.
+
+        Args:
+            result: The result of a search.
+            response: The response, as text.
+
+        Returns:
+            The result with its scores in ``evaluation``.
+
+        Raises:
+            InvalidParameterError: No evaluator is configured.
+
+        Example::
+
+            with open_index("notes.db", config=load_config(overrides={"evaluation.enabled": True})) as index:
+                result = index.retrieve("how far away is the moon")
+                print(index.evaluate(result, "384,400 km").evaluation_scores)
+        """
         return self.sync.run(self.aevaluate(result, response))
 
     async def aevaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
-        """Return a result with its scores for the response that was written with it.
+        """Score a result for the response that was written with it; ``evaluation.enabled`` must be set.
+
+        Args:
+            result: The result of a search.
+            response: The response, as text.
+
+        Returns:
+            The result with its scores in ``evaluation``.
 
         Raises:
-            InvalidParameterError: There is no evaluator.
+            InvalidParameterError: No evaluator is configured.
+
+        Example::
+
+            async with open_index("notes.db", config=load_config(overrides={"evaluation.enabled": True})) as index:
+                result = await index.aretrieve("how far away is the moon")
+                print((await index.aevaluate(result, "384,400 km")).evaluation_scores)
         """
         evaluator = self._stages.evaluator
         if evaluator is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from retrieval_core.types.display import Display
+
 if TYPE_CHECKING:
     from retrieval_core.types.context import Citation, ContextPack, Quote
     from retrieval_core.types.documents import Span
@@ -107,8 +109,8 @@ class Confidence:
     explanation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer(Display):
     """An answer to a question, with everything it rests on.
 
     Attributes:

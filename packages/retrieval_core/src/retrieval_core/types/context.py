@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from retrieval_core.types.display import Display
 from retrieval_core.types.documents import FrozenDict, PageSpan, Span, content_hash, freeze
 from retrieval_core.types.escapes import escape_name
 
@@ -44,8 +45,8 @@ class Quote:
             object.__setattr__(self, "content_hash", content_hash(self.text))
 
 
-@dataclass(frozen=True, slots=True)
-class Citation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Citation(Display):
     """The source of a passage, in a form that can be checked against the index.
 
     Attributes:
@@ -93,8 +94,8 @@ class CitationCheck:
         return not self.differences
 
 
-@dataclass(frozen=True, slots=True)
-class ContextPassage:
+@dataclass(frozen=True, slots=True, repr=False)
+class ContextPassage(Display):
     """One passage of a pack.
 
     Attributes:
@@ -145,8 +146,8 @@ class LedgerEntry:
     tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextPack:
+@dataclass(frozen=True, slots=True, repr=False)
+class ContextPack(Display):
     """The passages that a language model is shown, within a token budget, with their sources and what was left out.
 
     Attributes:
@@ -196,11 +197,18 @@ class ContextPack:
 
 
 def format_citation(place: Chunk | Citation) -> str:
-    """Return the source of a text as one line, such as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
+    """Return a citation as one line, such as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
 
-    A document whose id is a UUID, which tells a reader nothing, is named by its source if that is known. Ranges of
-    table rows and list items come last. Names cannot forge parts of the line: see
-    :func:`~retrieval_core.types.escapes.escape_name`.
+    A document whose ID is a UUID is named by its source, if known. Ranges of table rows and list items come last. Names
+    are escaped, so they can't forge parts of the line.
+
+    Args:
+        place: A chunk or a citation.
+
+    Example::
+
+        with open_index("notes.db") as index:
+            print(format_citation(index.retrieve("how far away is the moon").hits[0].chunk))
     """
     name = (_UUID.fullmatch(place.document_id) and place.source) or place.document_id
     parts = [f"Doc: {escape_name(name)}"]

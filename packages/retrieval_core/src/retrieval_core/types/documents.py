@@ -11,6 +11,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.types.display import Display
 from retrieval_core.types.escapes import valid_unicode
 from retrieval_core.types.fast_init import fast_init
 
@@ -174,8 +175,8 @@ class PageSpan:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+@dataclass(frozen=True, slots=True, repr=False)
+class Document(Display):
     """A whole text as it was read, kept so that every span can be checked against it.
 
     Lone surrogates, which UTF-8 cannot express, become U+FFFD in its texts, as in those of chunks and sections.
@@ -211,8 +212,8 @@ class Document:
         object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class DocumentInfo(Display):
     """A document of an index without its text, as ``index.documents()`` lists it.
 
     Attributes:
@@ -257,8 +258,8 @@ class Section:
 
 
 @fast_init
-@dataclass(frozen=True, slots=True)
-class Chunk:
+@dataclass(frozen=True, slots=True, repr=False)
+class Chunk(Display):
     """The unit of search: a passage of a document, with everything needed to cite it.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from retrieval_core.types.display import Display
 from retrieval_core.types.documents import (
     Chunk,
     FrozenDict,
@@ -68,8 +69,8 @@ class RewriteResult:
 
 
 @fast_init
-@dataclass(frozen=True, slots=True)
-class Scores:
+@dataclass(frozen=True, slots=True, repr=False)
+class Scores(Display):
     """A hit's score at each stage; ``None`` where a stage did not see it. Ranks count from 1.
 
     Attributes:
@@ -121,8 +122,8 @@ class Origin:
 
 
 @fast_init
-@dataclass(frozen=True, slots=True)
-class Hit:
+@dataclass(frozen=True, slots=True, repr=False)
+class Hit(Display):
     """A chunk that was found, with the score it is ordered by and the scores of all stages.
 
     Attributes:
@@ -313,8 +314,8 @@ class Relevance:
 
 
 @fast_init
-@dataclass(frozen=True, slots=True)
-class RetrievalResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RetrievalResult(Display):
     """The result of one query.
 
     Attributes:

@@ -35,15 +35,24 @@ class ShownPassage:
 
 
 def parse_context(text: str, delimiter: str = "\n\n") -> tuple[ShownPassage, ...]:
-    r"""Return the chunks of a context that was written with the default template.
+    r"""Split the text of a context into its passages, whatever they contain; it must have the default template.
 
-    Text before the first heading is skipped. If a hit of ``formatted_context`` contains the delimiter, it is returned
-    with its escape mark.
+    Text before the first heading is skipped. If a hit of ``formatted_context`` contains the delimiter, its text keeps
+    the mark that escapes it.
 
     Args:
         text: ``ContextPack.context_pack``, or ``RetrievalResult.formatted_context`` without scores.
-        delimiter: Separator of two chunks, which must end with a line break. For ``formatted_context`` it is
-            ``"\n\n---\n\n"``.
+        delimiter: Separator of the passages; must end with a line break. Default: a blank line, as in ``context_pack``;
+            ``formatted_context`` has ``"\n\n---\n\n"``.
+
+    Returns:
+        The passages with number, document, pages, section and text.
+
+    Example::
+
+        with open_index("notes.db") as index:
+            for passage in parse_context(index.context("how far away is the moon").context_pack):
+                print(passage.number, passage.text)
     """
     headings = list(_HEADING.finditer(text))
     ends = [heading.start() for heading in headings[1:]]

@@ -1,4 +1,4 @@
-"""The written forms of filters: JSON in the form known from Pinecone, and Python keywords."""
+"""Metadata filters as JSON, in the syntax of Pinecone and MongoDB, and as Python keywords."""
 
 from __future__ import annotations
 
@@ -25,18 +25,28 @@ from retrieval_core.types.filters import (
 from retrieval_core.types.filters.matching import parts_of
 
 MAX_CONDITIONS = 256
-"""The most conditions of a parsed filter: each of them is tested on every chunk."""
+"""Maximum number of conditions of a filter: each of them is tested on every chunk."""
 
 
 def parse_filter(source: str | Mapping[str, Any]) -> Filter:
-    """Read a filter from JSON, as text or already decoded: ``{"price": {"$lte": 150}, "brand": "Acme"}``.
+    """Parse a metadata filter from JSON, and check it.
 
-    Several fields, and several operators of one field, must all match. A bare value means ``$eq``.
+    All fields, and all operators of a field, must match. A bare value means ``$eq``.
+
+    Args:
+        source: JSON text, or the decoded object, such as ``{"price": {"$lte": 150}, "brand": "Acme"}``.
+
+    Returns:
+        The filter, for the argument ``filters`` of every query.
 
     Raises:
-        FilterError: The JSON is broken, an operator is unknown, a value has the wrong type, operators nest deeper than
-            :data:`~retrieval_core.types.filters.MAX_FILTER_DEPTH`, or there are more conditions than
-            :data:`MAX_CONDITIONS`.
+        FilterError: The JSON is invalid, an operator is unknown, or a value has the wrong type. A filter has at most
+            256 conditions and 64 levels.
+
+    Example::
+
+        with open_index("notes.db") as index:
+            print(index.retrieve("moon", parse_filter('{"source": {"$glob": "notes/*"}}')).hits)
     """
     decoded: object = source
     if isinstance(source, str):
@@ -121,13 +131,24 @@ def _unknown_operator(name: object, field: str | None = None) -> FilterError:
 
 
 def where(**conditions: Any) -> Filter:
-    """Make a filter from keywords: ``where(brand="Acme", price__lte=150, specs__ram__gte=8)``.
+    """Build a metadata filter from keyword arguments, such as ``where(brand="Acme", price__lte=150)``.
 
-    A last part behind ``__`` that is an operator's name without ``$`` is that operator; every other ``__`` is the dot
-    of a path. All keywords must match.
+    Args:
+        conditions: One keyword per condition, all of which must match. The name is the field; add ``__`` and an
+            operator without ``$`` for other conditions than equality: ``price__lte``. Any other ``__`` is the dot of a
+            nested
+            field: ``specs__ram__gte`` is ``specs.ram``.
+
+    Returns:
+        The filter, for the argument ``filters`` of every query.
 
     Raises:
-        FilterError: No keyword was given, or a value has the wrong type.
+        FilterError: There is no condition, or a value has the wrong type.
+
+    Example::
+
+        with open_index("notes.db") as index:
+            print(index.retrieve("moon", where(source__glob="notes/*")).hits)
     """
     if not conditions:
         msg = "where() needs at least one condition, for instance where(brand='Acme')"
@@ -143,7 +164,7 @@ def where(**conditions: Any) -> Filter:
 
 
 def to_json(condition: Filter) -> dict[str, Any]:
-    """Return the JSON form of a filter, which :func:`parse_filter` reads back to an equal one."""
+    """Return a filter as JSON; :func:`parse_filter` returns an equal filter."""
     match condition:
         case And(filters) | Or(filters):
             return {condition.operator: [to_json(part) for part in filters]}
