@@ -1,4 +1,4 @@
-"""What is kept in an index: documents, their sections and chunks, with metadata that cannot be changed."""
+"""Documents, sections and chunks of an index, with immutable metadata."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Metadata: TypeAlias = "Mapping[str, JSON]"
 
 
 class FrozenDict(dict[str, Any]):
-    """A dictionary that cannot be changed; it still is a ``dict`` to :mod:`json` and to equality."""
+    """An immutable dictionary that :mod:`json` and comparisons treat like a ``dict``."""
 
     __slots__ = ()
 
@@ -48,11 +48,10 @@ class FrozenDict(dict[str, Any]):
 
 
 MAX_METADATA_DEPTH = 150
-"""How deeply lists and objects may nest in metadata: every store and cache can write and read that as JSON, and so can
-results, which hold the JSON form of their filter."""
+"""Maximum depth of lists and objects in metadata, which every store and cache can write as JSON."""
 
 MAX_BITS = 1023
-"""Of a whole number in metadata and filters: a larger one is no floating point number, and is compared with such."""
+"""Maximum size of an integer in metadata and filters; larger ones can't be compared with floating point numbers."""
 
 
 def freeze_metadata(value: Any) -> FrozenDict:
@@ -70,7 +69,7 @@ def freeze_metadata(value: Any) -> FrozenDict:
 
 def _checked_number(value: float) -> float:
     if isinstance(value, float) and not isfinite(value):
-        msg = f"metadata numbers must be finite, got {value}; leave the field out where there is no value"
+        msg = f"metadata numbers must be finite, got {value}; leave the field out if there is no value"
         raise InvalidParameterError(msg)
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         msg = f"metadata numbers must be below 2 to the {MAX_BITS}, got {value.bit_length()} bits; keep it as text"
@@ -79,10 +78,10 @@ def _checked_number(value: float) -> float:
 
 
 def freeze(value: Any, _depth: int = 0) -> Any:
-    """Return a JSON value with its mappings and lists made immutable, all the way down, and its texts valid Unicode.
+    """Return an immutable copy of a JSON value, with valid Unicode in all texts.
 
     Raises:
-        InvalidParameterError: The value holds something that JSON cannot express, or nests deeper than
+        InvalidParameterError: The value contains something that JSON can't express, or nests deeper than
             :data:`MAX_METADATA_DEPTH`.
     """
     if isinstance(value, str):
@@ -120,7 +119,7 @@ _CHUNK_TEXTS = ("id", "document_id", "text", "parent_id", "title", "source", "co
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 of the text's UTF-8 bytes, in hexadecimal; lone surrogates are hashed as they stand."""
+    """Return the SHA-256 of the UTF-8 bytes of a text, in hexadecimal; lone surrogates are kept."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -161,7 +160,7 @@ def _checked_pair(record: object, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of code points in a document's text."""
+    """A range of a document's text in code points: ``text[span.start : span.end]``."""
 
     start: int
     end: int
@@ -169,7 +168,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class PageSpan:
-    """First and last page, counted from 1."""
+    """The first and the last page, from 1."""
 
     first: int
     last: int
@@ -177,17 +176,20 @@ class PageSpan:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Document(Display):
-    """A whole text as it was read, kept so that every span can be checked against it.
-
-    Lone surrogates, which UTF-8 cannot express, become U+FFFD in its texts, as in those of chunks and sections.
+    """A text to index, or an indexed text; ``Document("faq", "Refunds take five days.")`` is enough.
 
     Attributes:
-        id: Unique in its index. The id of a file is its path in the folder of the index. A file elsewhere has the name
-            of the indexed folder and its path in that folder. A row has the id of its file, ``#`` and the row.
-        text: The text that all spans of its chunks and sections point into.
-        source: Path or URL of what was read; several documents (rows of a table) may share one. The id if it is not
-            given.
-        content_hash: :func:`content_hash` of ``text`` and, for rows, their metadata; computed if it is not given.
+        id: Unique in its index. For files, the path relative to the index; for table rows, that path, ``#`` and the
+            row.
+        text: The whole text. The spans of chunks and sections point into it. Lone surrogates become U+FFFD.
+        source: Path or URL; the rows of a table share one. Default: the ID.
+        content_hash: Hash that detects changes. Default: :func:`content_hash` of ``text``.
+        title: The title. Default: none.
+        metadata: Your own fields as JSON values, for filters. Default: none.
+        timestamp: When the document was indexed. Default: not known.
+
+    Raises:
+        InvalidParameterError: A field has the wrong type, or the metadata is not JSON.
     """
 
     id: str
@@ -237,12 +239,15 @@ class DocumentInfo(Display):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A larger unit around chunks, their parent: a part under one heading, or a page.
+    """The parent of chunks: the text under one heading, or a page.
 
     Attributes:
         id: Unique in its index.
-        path: Headings from the outermost to the section's own; empty for pages and untitled text.
-        span: Where it lies in the document's text.
+        document_id: ID of the document.
+        kind: ``section`` or ``page``.
+        path: Headings, from the outermost to the section's heading; empty for pages and text without headings.
+        span: Range of the document's text.
+        page_span: First and last page, if the document has pages.
     """
 
     id: str
@@ -260,25 +265,31 @@ class Section:
 @fast_init
 @dataclass(frozen=True, slots=True, repr=False)
 class Chunk(Display):
-    """The unit of search: a passage of a document, with everything needed to cite it.
+    """A piece of a document, the unit of search; ``Chunk("faq-1", "faq", "Refunds take five days.")`` is enough.
 
     Attributes:
-        id: Unique in its index, ``<document id>#<chunk index>`` for chunks made by this library.
-        chunk_index: Position in its document, from 0.
-        total_chunks: Number of chunks of its document.
-        section_path: Headings above the passage, outermost first.
-        span: Where the text lies in its document's text, ``None`` for chunks that were added without a document.
-        parent_id: Id of the :class:`Section` it lies in.
-        row_range: First and last row of a table, counted from 1, where the passage is made of rows.
-        item_range: First and last item of a list, counted from 1, where the passage is made of items.
+        id: Unique in its index; ``<document id>#<chunk index>`` for chunks made by this library.
+        document_id: ID of the document.
+        text: The text.
+        chunk_index: Position in the document, from 0.
+        total_chunks: Number of chunks of the document.
+        page_span: First and last page, if the document has pages.
+        section_path: Headings above the chunk, the outermost first.
+        span: Range of the document's text; ``None`` for chunks that were added without a document.
+        parent_id: ID of the :class:`Section` that contains it.
+        row_range: First and last table row, from 1, for chunks of table rows.
+        item_range: First and last list item, from 1, for chunks of list items.
+        title: Title of the document.
         source: Path or URL.
-        content_hash: :func:`content_hash` of ``text``; computed when it is not given.
-        timestamp: When it was indexed.
-        embedding_model: Id of the embedder of its vector.
-        metadata: The user's own fields, JSON values.
-        missing_fields: Which of ``source_url``, ``chunk_id``, ``chunk_index`` and ``total_chunks`` a record of another
-            program lacks; always empty for chunks made by this library. ``chunk_index`` and ``total_chunks`` then have
-            their defaults.
+        content_hash: Hash that detects changes. Default: :func:`content_hash` of ``text``.
+        timestamp: When the chunk was indexed.
+        embedding_model: ID of the embedder of its vector.
+        metadata: Your own fields as JSON values, for filters.
+        missing_fields: Fields that a record of another program lacks, of ``source_url``, ``chunk_id``, ``chunk_index``
+            and ``total_chunks``. Empty for chunks made by this library.
+
+    Raises:
+        InvalidParameterError: A field has the wrong type, or the metadata is not JSON.
     """
 
     id: str
@@ -346,9 +357,9 @@ class Chunk(Display):
 
     @property
     def indexed_text(self) -> str:
-        """The text that is embedded and searched: title and headings, then the passage.
+        """The text that is embedded and searched: title and headings, then the text of the chunk.
 
-        A passage from the middle of a document often lacks the words that say what it is about; its headings have them.
+        Text from the middle of a document often lacks the words of its topic; the headings contain them.
         """
         heading = " > ".join(dict.fromkeys(part for part in (self.title, *self.section_path) if part))
         return f"{heading}\n{self.text}" if heading else self.text

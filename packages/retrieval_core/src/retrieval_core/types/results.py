@@ -26,7 +26,7 @@ SearchMode: TypeAlias = Literal["hybrid", "dense", "lexical", "vector", "keyword
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of calls of a model, by its own count."""
+    """Tokens of model calls, as the model counts them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -37,11 +37,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A relevance filter's judgement of a passage.
+    """A relevance filter's judgement of a chunk.
 
     Attributes:
-        relevant: Whether it is kept.
-        score: Relevance in [0, 1].
+        relevant: Whether the chunk is kept.
+        score: Relevance, 0 to 1.
         reason: One sentence for people; may be empty.
     """
 
@@ -52,13 +52,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """A rewrite of a question.
+    """A rewrite of a query.
 
     Attributes:
-        original_query: Normalised.
-        attempt_number: From 1.
-        improvement_reason: Why the new words should find more.
-        relevance: How relevant the hits of the rewritten query were; ``None`` where that is unknown.
+        original_query: The normalized query.
+        rewritten_query: The new query.
+        attempt_number: Number of the rewrite, from 1.
+        improvement_reason: Why the new query should find more.
+        relevance: Relevance of the hits of the new query; ``None`` if unknown.
     """
 
     original_query: str
@@ -71,14 +72,17 @@ class RewriteResult:
 @fast_init
 @dataclass(frozen=True, slots=True, repr=False)
 class Scores(Display):
-    """A hit's score at each stage; ``None`` where a stage did not see it. Ranks count from 1.
+    """The scores of a hit at each stage; ``None`` if the stage did not see it. Ranks count from 1.
 
     Attributes:
-        dense: Cosine similarity of query and passage in [0, 1] (a negative cosine counts as 0).
-        lexical: BM25, unbounded above; comparable within one query only.
-        fused: The combination of both sides, whose scale depends on the fusion method.
-        mmr: Marginal relevance when it was selected, in [-1, 1].
-        relevance: The relevance filter's score, in [0, 1].
+        dense: Cosine similarity of query and chunk, 0 to 1; negative cosines count as 0.
+        dense_rank: Rank in the vector search.
+        lexical: BM25 score, from 0; comparable within one query only.
+        lexical_rank: Rank in the keyword search.
+        fused: Combined score; its scale depends on the fusion method.
+        mmr: Marginal relevance at selection, -1 to 1.
+        rerank: Score of the reranker.
+        relevance: Score of the relevance filter, 0 to 1.
         final: The score that the hits are ordered by.
     """
 
@@ -95,12 +99,12 @@ class Scores(Display):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A reranker's finding on whether a passage answers the question.
+    """A reranker's evidence that a chunk answers the query.
 
     Attributes:
-        answers: Whether the passage holds the answer.
-        text: The words that it was judged by; may be empty.
-        is_quoted: Whether the passage holds these words, but for white space.
+        answers: Whether the chunk contains the answer.
+        text: The words that decide; may be empty.
+        is_quoted: Whether the chunk contains these words, ignoring white space.
     """
 
     answers: bool
@@ -110,11 +114,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A search beside the question's own that found a hit.
+    """An additional search that found a hit.
 
     Attributes:
-        kind: ``sub-question``, ``keywords``, ``passage``, ``graph``, a retriever's name …
-        text: The text searched for, or for a graph the entities and relations that led there.
+        kind: ``sub-question``, ``keywords``, ``passage``, ``graph``, or the name of a retriever.
+        text: The text of the search; for a graph, the entities and relations that led to the hit.
     """
 
     kind: str
@@ -124,15 +128,17 @@ class Origin:
 @fast_init
 @dataclass(frozen=True, slots=True, repr=False)
 class Hit(Display):
-    """A chunk that was found, with the score it is ordered by and the scores of all stages.
+    """A result of a search: a chunk with its scores.
 
     Attributes:
-        found_by: The searches beside the question's own that found it, such as those for sub-questions.
-        source_index: Which of several indexes it is from; ``None`` where one was asked.
-        excerpts: Spans of the chunk's text that bear on the question, in order; the rest is not shown. Empty for the
-            whole text.
-        relevance_reason: Why the relevance filter kept it; ``None`` where none judged it.
-        evidence: The reranker's; ``None`` without a reranker, or with one that gives scores only.
+        chunk: The chunk, with text, source and metadata.
+        score: The score that the hits are ordered by; comparable within one query only.
+        scores: The scores of all stages.
+        relevance_reason: Why the relevance filter kept it; ``None`` without a filter.
+        evidence: The reranker's evidence; ``None`` without a reranker, or if it returns scores only.
+        found_by: Additional searches that found it, such as those for sub-questions.
+        source_index: Name of its index, if several indexes were searched.
+        excerpts: Relevant ranges of the chunk's text, in order, if a pruner shortened it; empty for the whole text.
     """
 
     chunk: Chunk
@@ -146,19 +152,20 @@ class Hit(Display):
 
     @property
     def id(self) -> str:
-        """The chunk's id, by which hits are deduplicated."""
+        """The ID of the chunk."""
         return self.chunk.id
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question on its way through the pipeline; lone surrogates in its texts become U+FFFD.
+    """A query inside the pipeline; lone surrogates in its texts become U+FFFD.
 
     Attributes:
-        original: As it was asked.
-        text: Normalised, and cut to the configured length.
-        embedding: Shape ``(dimension,)``; ``None`` before embedding and in lexical mode.
+        original: The query as it was passed.
+        text: The normalized query, cut to the configured length.
+        truncated: Whether it was cut.
+        embedding: Shape ``(dimension,)``; ``None`` before embedding and in keyword search.
     """
 
     original: str
@@ -172,7 +179,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Degradation:
-    """A stage that did not work as configured; the query went on without it."""
+    """A stage that failed or was skipped, and why; the query continued with a fallback."""
 
     stage: str
     reason: str
@@ -180,12 +187,12 @@ class Degradation:
 
 @dataclass(frozen=True, slots=True)
 class DroppedPassage:
-    """A passage that the relevance filter left out.
+    """A chunk that the relevance filter dropped.
 
     Attributes:
-        id: The chunk's.
-        score: Its relevance in [0, 1].
-        reason: Cut after 300 code points; may be empty.
+        id: ID of the chunk.
+        score: Relevance, 0 to 1.
+        reason: The reason, at most 300 characters; may be empty.
     """
 
     id: str
@@ -195,11 +202,11 @@ class DroppedPassage:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """An attempt of a stage that failed, whether another one followed or not.
+    """A failed attempt of a stage.
 
     Attributes:
-        started_ms: Milliseconds from the beginning of the query.
-        milliseconds: Wall time.
+        started_ms: Start, in milliseconds from the start of the query.
+        milliseconds: Duration.
         error: Why it failed.
     """
 
@@ -214,18 +221,19 @@ class StageRecord:
     """One run of a stage.
 
     Attributes:
-        milliseconds: Wall time.
-        count_in: How many candidates went in; ``None`` where that makes no sense.
-        count_out: How many came out, likewise.
+        stage: Name of the stage.
+        milliseconds: Duration.
+        count_in: Number of candidates before the stage; ``None`` if it has none.
+        count_out: Number of candidates after the stage; ``None`` if it has none.
         error: Why it failed after all attempts.
-        attempts: How often its backend was called; 0 for stages that are plain arithmetic, and for calls not made.
-        decision: In words.
-        usage: The model's tokens.
-        round: The search that it belongs to: 1 for the question as it was asked, one more for each rewrite. ``None``
-            for stages outside of searches, such as the rewriting itself.
-        dropped: In the order of the hits.
-        started_ms: When it began, in milliseconds from the beginning of the query; ``None`` where that is not known.
-        failed: Attempts that failed, in order; the others, up to ``attempts``, came after them.
+        attempts: Number of calls of its backend; 0 for stages without a backend, and for skipped calls.
+        decision: What the stage decided, in words.
+        usage: Tokens of the model.
+        round: The search that it belongs to: 1 for the original query, one more for each rewrite. ``None`` for stages
+            outside of searches, such as the rewriting.
+        dropped: Chunks that the stage dropped, in the order of the hits.
+        started_ms: Start, in milliseconds from the start of the query; ``None`` if unknown.
+        failed: Failed attempts, in order.
     """
 
     stage: str
@@ -244,12 +252,13 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationScores:
-    """Scores of a result that need no reference answer, in [0, 1]; ``None`` where one cannot be computed.
+    """Scores of a result, 0 to 1, without a reference answer; ``None`` if a score can't be computed.
 
     Attributes:
-        context_precision: Whether the relevant passages come first.
-        response_relevancy: Whether the response answers the question.
-        methods: How each score was computed, by its name.
+        context_precision: Whether the relevant chunks come first.
+        response_relevancy: Whether the response answers the query.
+        methods: How each score was computed, by name.
+        usage: Tokens of the model.
     """
 
     context_precision: float | None = None
@@ -316,20 +325,21 @@ class Relevance:
 @fast_init
 @dataclass(frozen=True, slots=True, repr=False)
 class RetrievalResult(Display):
-    """The result of one query.
+    """The result of a search.
 
     Attributes:
-        query: As it was asked.
-        hits: Best first.
-        formatted_context: The passages as one text, ready for a prompt.
-        metadata: Facts about the run: the normalised query, the mode, the filter, counts, whether the context was cut,
-            and ``note``: why nothing was found, where that is known.
-        latency_ms: Wall time.
-        degraded: Empty when everything worked as configured.
-        trace: One record for each stage, in the order they ended.
-        rewrites: In order.
-        evaluation: ``None`` where evaluation is off.
-        relevance: Whether the hits answer the query; ``None`` for results that no pipeline of ours made.
+        query: The query as it was passed.
+        hits: The hits, best first.
+        formatted_context: The texts of the hits as one text for a prompt.
+        metadata: Facts about the search: the normalized query, the mode, the filter, counts, and whether the context
+            was cut. ``note`` explains an empty result, if the reason is known.
+        latency_ms: Duration in milliseconds.
+        from_cache: Whether the result is from the cache.
+        degraded: Stages that failed or were skipped; empty if everything worked as configured.
+        trace: One record per stage, in the order they ended.
+        rewrites: Rewrites of the query, in order.
+        evaluation: Scores of the evaluator; ``None`` if evaluation is off.
+        relevance: Whether the hits answer the query; ``None`` for results that this library did not make.
     """
 
     query: str
@@ -357,12 +367,12 @@ class RetrievalResult(Display):
 
     @property
     def scores(self) -> tuple[float | None, ...]:
-        """The hits' cosine similarities in [0, 1], ``None`` where there is no vector to compare."""
+        """The cosine similarities of the hits, 0 to 1; ``None`` for hits without a vector."""
         return tuple(hit.scores.dense for hit in self.hits)
 
     @property
     def evaluation_scores(self) -> dict[str, float | None] | None:
-        """The scores of :attr:`evaluation` by name; ``None`` where evaluation is off."""
+        """The scores of :attr:`evaluation` by name; ``None`` if evaluation is off."""
         if self.evaluation is None:
             return None
         return {
