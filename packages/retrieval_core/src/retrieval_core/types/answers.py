@@ -1,4 +1,4 @@
-"""Answers, their sentences and sources, and the events of a stream of one."""
+"""Answers with their sentences and sources, and the events of a streaming answer."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ if TYPE_CHECKING:
     from retrieval_core.types.results import Degradation, StageRecord, Usage
 
 AnswerKind: TypeAlias = Literal["written", "extracted", "abstained", "without_documents"]
-"""Written by a language model from the passages; the passages' own best sentences; no answer, since no passage bears on
-the question; or written by a language model without passages, because nothing could be searched."""
+"""``written`` by a language model from the context; ``extracted`` sentences of the documents; ``abstained``, since no
+chunk is relevant; or ``without_documents``, written by a language model because nothing could be searched."""
 Verdict: TypeAlias = Literal["supported", "contradicted", "not_found"]
-"""The passages say the same as a sentence; the opposite or another figure; or nothing of it."""
+"""The context says the same as a sentence; the opposite, or another figure; or nothing about it."""
 AttributionProblem: TypeAlias = Literal["unknown", "unsupported", "contradicted"]
-"""The pack has no passage of that number; the passage contains nothing that the sentence could be from; or its words
-contradict the sentence."""
+"""The context has no passage of that number; the passage doesn't contain the statement; or it contradicts it."""
 FallbackStep: TypeAlias = Literal["dense", "without_documents", "extracted"]
-"""The substitute: a dense search alone; an answer without documents; the passages' own sentences."""
+"""The fallback: vector search only; an answer without documents; or sentences of the documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """One source of a sentence: a ``[n]`` of the answer, or one that was found for a sentence without markers.
+    """One source of a sentence: a ``[n]`` in the answer, or a source found for a sentence without markers.
 
     Attributes:
-        number: The passage's number in its pack, as the answer gives it.
-        marker: Where ``[n]`` stands in the answer's text; ``None`` for a source that was found.
-        citation: The passage's citation, with only the quotes that the sentence can be from; ``None`` without any.
+        number: Number of the passage in the context.
+        marker: Position of ``[n]`` in the answer's text; ``None`` for a source that was found.
+        citation: Citation of the passage, with the quotes that support the sentence; ``None`` if there are none.
         problem: Why ``citation`` is ``None``.
     """
 
@@ -43,12 +42,13 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class SentenceCheck:
-    """A verdict on a sentence of an answer: a verifier's, or ``contradicted`` by its negations and figures.
+    """A verdict on a sentence: of the verifier, or ``contradicted`` because of its negations or figures.
 
     Attributes:
-        sentence: Index among the answer's sentences, from 0.
-        passage: Number, in its pack, of the passage that decides; ``None`` for ``not_found``.
-        quote: The passage's own words; ``None`` for ``not_found``.
+        sentence: Index of the sentence in the answer, from 0.
+        verdict: ``supported``, ``contradicted`` or ``not_found``.
+        passage: Number of the passage that decides; ``None`` for ``not_found``.
+        quote: The words that decide; ``None`` for ``not_found``.
         reason: One sentence for people.
     """
 
@@ -61,15 +61,15 @@ class SentenceCheck:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSentence:
-    """A sentence of an answer, or a unit like one: a table row, a list item, a block of code.
+    """A sentence of an answer, or a similar unit: a table row, a list item, a code block.
 
     Attributes:
-        span: Its place in the answer's text, markers included.
-        text: The characters of ``span``.
-        says_something: Whether it needs a source. Headings, introductions of a list, and the admission that the
-            passages hold no answer, need none.
-        attributions: Its sources, in the order of its markers.
-        check: The verifier's, or that its source contradicts it, which is checked without one; else ``None``.
+        span: Position in the answer's text, with its markers.
+        text: The text of the sentence.
+        says_something: Whether it needs a source. Headings, introductions of lists, and the statement that the
+            documents don't contain the answer need none.
+        attributions: The sources, in the order of the markers.
+        check: The verdict on the sentence. Without a verifier, ``contradicted`` or ``None``.
     """
 
     span: Span
@@ -80,26 +80,25 @@ class AnswerSentence:
 
     @property
     def has_source(self) -> bool:
-        """Whether a passage holds a quote that it can be from."""
+        """Whether a passage contains a quote that supports it."""
         return any(attribution.citation is not None for attribution in self.attributions)
 
     @property
     def needs_source(self) -> bool:
-        """Whether it says something and has no source."""
+        """Whether it needs a source and has none."""
         return self.says_something and not self.has_source
 
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """How far an answer can be relied on.
+    """How reliable an answer is.
 
     Attributes:
-        value: In [0, 1]. Of a written answer ``retrieval`` times ``support``, of quotes ``retrieval``; 0 if nothing was
-            answered.
-        retrieval: Probability that the passages answer the question: :attr:`Relevance.value`.
-        support: Of a written answer, the share of the sentences that say something which a verifier found supported
-            or, without a verifier, which have a source and do not contradict it. ``None`` before there is an answer,
-            and of quotes.
+        value: 0 to 1: for a written answer ``retrieval`` times ``support``, for extracted sentences ``retrieval``, and
+            0 if there is no answer.
+        retrieval: Probability that the context answers the question: :attr:`Relevance.value`.
+        support: Share of the sentences of a written answer that are supported. Without a verifier, a sentence counts if
+            it has a source and doesn't contradict it. ``None`` for other answers.
         explanation: How it was computed, for people.
     """
 
@@ -111,18 +110,20 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer(Display):
-    """An answer to a question, with everything it rests on.
+    """An answer to a question, with its sources.
 
     Attributes:
-        query: As it was asked.
-        text: The answer; with ``error``, as much of it as there is.
-        sentences: Its sentences in order; together they are the text but for white space.
-        pack: The passages it was written from; ``None`` where nothing could be searched.
-        confidence: ``None`` where there is nothing to compute it from.
-        fallbacks: Substitutes for failed steps, in order.
-        error: Why the answer is incomplete; ``None`` where it is complete.
-        degraded: Everything that did not work as configured, from the search on.
-        stages: One record for each stage after those of the pack, in the order they ended; without a pack, of all.
+        query: The question as it was passed.
+        text: The answer; if ``error`` is set, the part that is complete.
+        kind: ``written``, ``extracted``, ``abstained`` or ``without_documents``.
+        sentences: The sentences with their sources, in order.
+        pack: The context that it is based on; ``None`` if nothing could be searched.
+        confidence: How reliable the answer is; ``None`` if unknown.
+        fallbacks: Steps that failed and what replaced them, in order.
+        error: Why the answer is incomplete; ``None`` if it is complete.
+        degraded: Everything that failed or was skipped, including the search.
+        stages: One record per stage after the search, in the order they ended.
+        latency_ms: Duration in milliseconds.
     """
 
     query: str
@@ -142,7 +143,7 @@ class Answer(Display):
 
     @property
     def sources(self) -> tuple[Citation, ...]:
-        """One citation for each passage that a sentence rests on, by its number, with the quotes of all sentences."""
+        """One citation per passage that supports a sentence, ordered by number, with all its quotes."""
         found: dict[int, Citation] = {}
         for sentence in self.sentences:
             for attribution in sentence.attributions:
@@ -155,24 +156,24 @@ class Answer(Display):
 
     @property
     def note(self) -> str | None:
-        """Why the passages may not answer the question, as :attr:`Relevance.note`; or ``None``."""
+        """Why the context may not answer the question; ``None`` if nothing indicates it."""
         return None if self.pack is None else self.pack.note
 
     @property
     def unsupported(self) -> tuple[AnswerSentence, ...]:
-        """The sentences that say something and rest on no passage."""
+        """The sentences that need a source and have none."""
         return tuple(sentence for sentence in self.sentences if sentence.needs_source)
 
     @property
     def usage(self) -> Usage | None:
-        """Tokens of the models that wrote it, without the search; ``None`` where no model counts them."""
+        """Tokens of the models that wrote the answer, without the search; ``None`` if no model counts them."""
         usages = [record.usage for record in self.stages if record.usage is not None]
         return None if not usages else sum(usages[1:], start=usages[0])
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalDone:
-    """The search is over; comes once, before any text."""
+    """The search has finished. This event comes once, before any text."""
 
     pack: ContextPack | None
     confidence: Confidence | None = None
@@ -181,7 +182,7 @@ class RetrievalDone:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """A step failed, and a substitute takes its place from here on."""
+    """A step failed, and a fallback replaces it."""
 
     step: FallbackStep
     reason: str
@@ -201,7 +202,8 @@ class SentenceCited:
     """A sentence of the answer is complete, with its sources.
 
     Attributes:
-        index: Index among the answer's sentences, from 0.
+        index: Index of the sentence in the answer, from 0.
+        sentence: The sentence.
     """
 
     index: int
@@ -211,7 +213,7 @@ class SentenceCited:
 
 @dataclass(frozen=True, slots=True)
 class SentenceVerified:
-    """A sentence of the answer was checked against the passages."""
+    """A sentence of the answer was checked against the context."""
 
     check: SentenceCheck
     type: Literal["verification"] = field(default="verification", init=False)
@@ -219,11 +221,11 @@ class SentenceVerified:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFailed:
-    """The answer could not be completed; its part so far comes again with :class:`AnswerDone`.
+    """The answer could not be completed; :class:`AnswerDone` follows with the part that is complete.
 
     Attributes:
         stage: The stage that failed.
-        error: The name of the error's class.
+        error: Name of the error class.
         reason: One line for people.
     """
 
@@ -235,7 +237,7 @@ class AnswerFailed:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDone:
-    """The end of every stream: the whole answer with its sources."""
+    """The last event of every stream: the whole answer with its sources."""
 
     answer: Answer
     type: Literal["done"] = field(default="done", init=False)
@@ -244,5 +246,5 @@ class AnswerDone:
 AnswerEvent: TypeAlias = (
     RetrievalDone | Fallback | AnswerChunk | SentenceCited | SentenceVerified | AnswerFailed | AnswerDone
 )
-"""The events of a stream, in this order: fallbacks, ``retrieval_done``, then pieces of the text, sentences and further
-fallbacks, then verifications, an error if there was one, and ``done``, last and once."""
+"""The events of a streaming answer: fallbacks, then ``retrieval_done``. Text, sentences and further fallbacks follow,
+then verifications. An error comes last but one, and ``done`` comes last, once."""

@@ -1,4 +1,4 @@
-"""Context packs: the passages that a language model is shown, with their citations."""
+"""Contexts for language models: passages with citations."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ if TYPE_CHECKING:
     from retrieval_core.types.results import Degradation, Hit, Relevance, StageRecord
 
 Role: TypeAlias = Literal["primary", "parent", "sibling", "cross_page"]
-"""Why a passage is in a pack: it was found; it is the section or page around a found one; it stands beside a found one
-on the same page or under the same parent; or beside one, beyond that border."""
+"""Why a passage is in the context: ``primary`` is a hit, ``parent`` the section or page of a hit, ``sibling`` a
+neighbor on the same page or under the same parent, ``cross_page`` a neighbor on another page."""
 
 Outcome: TypeAlias = Literal["kept", "shortened", "dropped"]
 
 QuoteVerdict: TypeAlias = Literal["exact", "equivalent", "not_found"]
-"""How a quote is in a text: ``exact`` is character by character; ``equivalent`` has the same words in other typography
-or markup, or leaves some out where it says so."""
+"""How a text contains a quote: ``exact``, character by character; ``equivalent``, with the same words in other
+typography or markup, or with marked omissions; ``not_found``."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A stretch of a document's text, word for word.
+    """Words of a document, unchanged.
 
     Attributes:
-        span: Its place in the document's text; ``None`` for a chunk that was added without a document.
-        content_hash: By default :func:`content_hash` of ``text``.
+        text: The words.
+        span: Range of the document's text; ``None`` for a chunk that was added without a document.
+        content_hash: Default: :func:`content_hash` of ``text``.
     """
 
     text: str
@@ -47,13 +48,19 @@ class Quote:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Citation(Display):
-    """The source of a passage, in a form that can be checked against the index.
+    """The source of a passage, which ``index.verify()`` can check.
 
     Attributes:
-        number: The passage's number in its pack, from 1.
-        chunk_ids: The chunks that it was made of, in the document's order; a parent's own id for a parent.
-        quotes: Its text, in the document's order: one quote, or several where text between them is left out.
+        number: Number of the passage in the context, from 1.
+        document_id: ID of the document.
+        chunk_ids: IDs of its chunks, in the document's order; for a parent, its ID.
+        quotes: The text, in the document's order: one quote, or several if text between them is left out.
         source: Path or URL.
+        title: Title of the document.
+        page_span: First and last page, if the document has pages.
+        section_path: Headings above the passage, the outermost first.
+        row_range: First and last table row, from 1.
+        item_range: First and last list item, from 1.
     """
 
     number: int
@@ -70,13 +77,14 @@ class Citation(Display):
 
 @dataclass(frozen=True, slots=True)
 class CitationCheck:
-    """The comparison of a citation with the index.
+    """The result of comparing a citation with the index.
 
     Attributes:
-        differences: In words; empty where everything matches.
-        verdict: The worst of its quotes: ``exact`` if everything matches; ``equivalent`` if the index has the words of
-            each quote in other typography, markup or another place; ``not_found`` if it does not.
-        found: The words of each quote as the index has them, if the verdict is ``equivalent``.
+        citation: The citation.
+        differences: The differences in words; empty if everything matches.
+        verdict: The worst verdict of its quotes. ``exact``: everything matches. ``equivalent``: the index contains the
+            words in other typography, markup or another place. ``not_found``: it doesn't.
+        found: The words of each quote in the index, if the verdict is ``equivalent``.
     """
 
     citation: Citation
@@ -90,24 +98,24 @@ class CitationCheck:
 
     @property
     def matches(self) -> bool:
-        """Whether every quote stands in the index, word for word and where the citation says."""
+        """Whether the index contains every quote, word for word and in the cited place."""
         return not self.differences
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ContextPassage(Display):
-    """One passage of a pack.
+    """One passage of a context.
 
     Attributes:
-        id: Of the chunk or section; of a merged passage, that of its best primary.
-        role: The role of its best part.
-        text: Word for word, without its heading line. In the pack's text, a line of it that looks like a heading line
-            has a backslash before it.
-        hits: The primaries in it, best first; empty for the other roles.
-        primary_id: The id of the hit that brought it along; its own for a primary.
-        tokens: Of itself with its heading line, by the pack's counter.
-        shortened: Whether sentences were left out: at its end to fit the budget, or because they do not bear on the
-            question.
+        id: ID of the chunk or section; for a merged passage, that of its best hit.
+        role: Why it is in the context: ``primary``, ``parent``, ``sibling`` or ``cross_page``.
+        text: The text, without its heading line. In the text of the context, lines that look like a heading line are
+            escaped with a backslash.
+        citation: The source.
+        hits: The hits in it, best first; empty for other roles.
+        primary_id: ID of the hit that it belongs to.
+        tokens: Number of tokens with its heading line.
+        shortened: Whether sentences are left out, to fit the budget or because they are not relevant.
     """
 
     id: str
@@ -121,20 +129,22 @@ class ContextPassage(Display):
 
     @property
     def score(self) -> float | None:
-        """The score of the best hit in it."""
+        """The score of its best hit; ``None`` for other roles."""
         return self.hits[0].score if self.hits else None
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """The outcome for one chunk or parent that was considered for a pack.
+    """What happened to one chunk or parent that was considered for a context.
 
     Attributes:
-        id: Of the chunk or section; each stands in the ledger once.
+        id: ID of the chunk or section; listed once.
+        document_id: ID of the document.
         role: Its best role.
-        reason: Why it was dropped or shortened, in words; empty where it was kept.
-        passage: The number of the passage that it is in; ``None`` where it was dropped.
-        tokens: Of its own text; ``None`` where they were not counted.
+        outcome: ``kept``, ``shortened`` or ``dropped``.
+        reason: Why it was dropped or shortened; empty if it was kept.
+        passage: Number of its passage; ``None`` if it was dropped.
+        tokens: Number of tokens of its text; ``None`` if not counted.
     """
 
     id: str
@@ -148,20 +158,21 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ContextPack(Display):
-    """The passages that a language model is shown, within a token budget, with their sources and what was left out.
+    """The context for a language model: passages with citations, within a token budget.
 
     Attributes:
-        query: As it was asked.
-        passages: In the order shown.
-        context_pack: The passages as one text, at most ``max_tokens`` long by the counter that was used.
-        ledger: One entry for each chunk or parent that was considered.
-        token_count: Tokens of ``context_pack``.
-        max_tokens: The budget.
+        query: The query as it was passed.
+        passages: The passages, in the order shown.
+        context_pack: The passages as one text for a prompt, at most ``max_tokens`` long.
+        ledger: One entry per chunk or parent that was considered, with the reason if it was dropped.
+        token_count: Number of tokens of ``context_pack``.
+        max_tokens: The token budget.
         trace: ``pinecone_candidates``, ``rerank_results``, ``final_token_count`` and ``expansion_stats``.
-        stages: One record for each stage, in the order they ended.
-        degraded: Empty when everything worked as configured.
-        note: Why the pack is empty, where it is and that is known; else what :attr:`Relevance.note` says of its hits.
-        relevance: Whether the hits answer the query; ``None`` for packs of hits that no pipeline of ours found.
+        stages: One record per stage, in the order they ended.
+        degraded: Stages that failed or were skipped; empty if everything worked as configured.
+        latency_ms: Duration in milliseconds.
+        note: Why the context is empty, or may not answer the query; ``None`` if nothing indicates it.
+        relevance: Whether the hits answer the query; ``None`` for contexts of other hits.
     """
 
     query: str
@@ -182,7 +193,7 @@ class ContextPack(Display):
 
     @property
     def citations(self) -> tuple[str, ...]:
-        """One line for each passage, in order: see :func:`format_citation`."""
+        """One line per passage, in order: see :func:`format_citation`."""
         return tuple(format_citation(passage.citation) for passage in self.passages)
 
     @property
@@ -192,7 +203,7 @@ class ContextPack(Display):
 
     @property
     def sources(self) -> tuple[Citation, ...]:
-        """The passages' citations, in order."""
+        """The citations of the passages, in order."""
         return tuple(passage.citation for passage in self.passages)
 
 
@@ -224,7 +235,7 @@ def format_citation(place: Chunk | Citation) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text with each run of white space as one blank."""
+    """Return a text on one line: each run of white space becomes one space."""
     return " ".join(text.split())
 
 

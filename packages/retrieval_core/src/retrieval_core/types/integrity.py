@@ -1,4 +1,4 @@
-"""Whether what is stored is what was read: findings about chunks and documents, and the report on an index."""
+"""Results of checking an index: damage, and differences from the original files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ IntegrityVerdict: TypeAlias = Literal["clean", "mismatch", "unverifiable"]
 
 @dataclass(frozen=True, slots=True)
 class TextDifference:
-    """Where two texts part, in bytes of their UTF-8, which is never normalised.
+    """The first difference of two texts, in bytes of their UTF-8.
 
     Attributes:
-        first: Offset of the first byte that differs: where one text ends, or the length of both where they are equal.
+        first: Offset of the first byte that differs: the length of the shorter text, if the longer one begins with it.
         stored_bytes: Length of the stored text.
-        original_bytes: Length of the original.
+        original_bytes: Length of the original text.
     """
 
     first: int
@@ -40,15 +40,15 @@ def difference(stored: str, original: str) -> TextDifference:
 
 @dataclass(frozen=True, slots=True)
 class ChunkValidation:
-    """A stored chunk held against its original: the range of its document's text that it was made of.
+    """The result of comparing a stored chunk with its original, a range of its document's text.
 
     Attributes:
-        chunk_id: Where a chunk is missing, the id that it would have.
-        document_id: Of its document.
-        source: Of its document; ``None`` where it has none.
-        stored_text: Empty where no chunk is stored.
-        original_text: Empty where the document has nothing at that place; ``None`` where nothing is known of it.
-        problems: What else is wrong, for people: hash, range or position.
+        chunk_id: ID of the chunk; for a missing chunk, the expected ID.
+        document_id: ID of the document.
+        source: Path or URL of the document; ``None`` if it has none.
+        stored_text: The stored text; empty if the chunk is missing.
+        original_text: The original text; empty if the document has no such range, ``None`` if it is unknown.
+        problems: Other problems, for people: hash, range or position.
     """
 
     chunk_id: str
@@ -60,31 +60,31 @@ class ChunkValidation:
 
     @property
     def matches(self) -> bool:
-        """Whether the stored text is the original, byte by byte."""
+        """Whether the stored text equals the original, byte by byte."""
         return bool(self.stored_text) and self.stored_text == self.original_text
 
     @property
     def validation_passed(self) -> bool:
-        """Whether it matches, and hash and place agree with it."""
+        """Whether text, hash and position match."""
         return self.matches and not self.problems
 
     @property
     def verdict(self) -> IntegrityVerdict:
-        """``unverifiable`` where there is no original and nothing else is wrong."""
+        """``clean``, ``mismatch``, or ``unverifiable`` if there is no original and no other problem."""
         if self.original_text is None and not self.problems:
             return "unverifiable"
         return "clean" if self.validation_passed else "mismatch"
 
     @property
     def difference(self) -> TextDifference | None:
-        """Where the texts part; ``None`` where they do not, or there is no original."""
+        """The first difference of the texts; ``None`` if they are equal or there is no original."""
         if self.matches or self.original_text is None:
             return None
         return difference(self.stored_text, self.original_text)
 
     @property
     def mismatch_details(self) -> str | None:
-        """What differs, in one line for people; ``None`` where it passed."""
+        """The differences in one line for people; ``None`` if there are none."""
         told: list[str] = []
         if self.original_text is None:
             told.append("There is no original to compare with")
@@ -101,13 +101,13 @@ class ChunkValidation:
 
 @dataclass(frozen=True, slots=True)
 class SourceDifference:
-    """A document that is no longer what its file says, or cannot be read from the index.
+    """A document that differs from its file, or can't be read from the index.
 
     Attributes:
-        source: The file; ``None`` for a document that came from none, and for the index as a whole.
-        document_id: ``None`` where it is not known which of the file's documents it is, and for the index as a whole.
-        problem: For people.
-        difference: Where the texts of index and file part; ``None`` where they do not, or one could not be read.
+        source: The file; ``None`` for a document without a file, and for the index as a whole.
+        document_id: ID of the document; ``None`` if unknown, and for the index as a whole.
+        problem: The problem, for people.
+        difference: The first difference of the texts; ``None`` if they are equal, or one can't be read.
     """
 
     source: str | None
@@ -118,20 +118,20 @@ class SourceDifference:
 
 @dataclass(frozen=True, slots=True)
 class IntegrityReport:
-    """What comparing an index with its originals came to.
+    """The result of checking an index.
 
     Attributes:
-        documents: How many were compared.
-        chunks: How many of theirs were compared.
-        mismatches: Chunks that are not what was read, missing ones and extra ones, in the order of their documents.
-        differences: Documents whose file has another text than the index, such as one that was edited since.
-        unverifiable: Chunks for which nothing is known to compare with: neither their document's text nor a file that
-            can be read, or they belong to no file and were not named.
-        absent_sources: Files that are not there any more; their chunks were compared with the text that is kept.
-        repaired: Ids of the documents that differed before, and were repaired.
-        seconds: Wall time.
-        unsealed: Chunks without checksums, which an older version of this library wrote: their vectors, pages and
-            sections could not be compared.
+        documents: Number of documents compared.
+        chunks: Number of chunks compared.
+        mismatches: Changed, missing and extra chunks, in the order of their documents.
+        differences: Documents that differ from their files, for example because the file was edited.
+        unverifiable: Number of chunks without an original: the document's text is not stored, and there is no readable
+            file.
+        absent_sources: Files that no longer exist; their chunks were compared with the stored text.
+        repaired: IDs of the documents that were repaired.
+        seconds: Duration.
+        unsealed: Number of chunks without checksums, from an older version of this library. Their vectors, pages and
+            sections can't be compared.
     """
 
     documents: int
@@ -146,13 +146,13 @@ class IntegrityReport:
 
     @property
     def verdict(self) -> IntegrityVerdict:
-        """``mismatch`` where anything differs, else ``unverifiable`` where anything is."""
+        """``mismatch`` if anything differs, otherwise ``unverifiable`` if any chunk is, otherwise ``clean``."""
         if self.mismatches or self.differences:
             return "mismatch"
         return "unverifiable" if self.unverifiable or self.unsealed else "clean"
 
     @property
     def differing(self) -> frozenset[str]:
-        """Ids of the documents of which something differs."""
+        """IDs of the documents with differences."""
         found = (*self.mismatches, *self.differences)
         return frozenset(each.document_id for each in found if each.document_id is not None)

@@ -230,7 +230,7 @@ class StageRecord:
         decision: What the stage decided, in words.
         usage: Tokens of the model.
         round: The search that it belongs to: 1 for the original query, one more for each rewrite. ``None`` for stages
-            outside of searches, such as the rewriting.
+            outside of a search, such as the rewriting.
         dropped: Chunks that the stage dropped, in the order of the hits.
         started_ms: Start, in milliseconds from the start of the query; ``None`` if unknown.
         failed: Failed attempts, in order.

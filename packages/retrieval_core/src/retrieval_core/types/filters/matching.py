@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lookup(fields: Mapping[str, JSON], path: str) -> JSON:
-    """Return the value at a dotted path, ``None`` where there is none."""
+    """Return the value at a dotted path; ``None`` if there is none."""
     if path in fields:
         return fields[path]
     head, dot, rest = path.partition(".")

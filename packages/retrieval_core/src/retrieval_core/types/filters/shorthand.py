@@ -43,7 +43,7 @@ class MetadataFilter:
         self.as_filter()
 
     def as_filter(self) -> Filter | None:
-        """Return the typed filter; ``None`` where no condition is given."""
+        """Return the filter; ``None`` without conditions."""
         return all_of(
             None if self.min_price is None else Gte("price", self.min_price),
             None if self.max_price is None else Lte("price", self.max_price),
