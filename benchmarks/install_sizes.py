@@ -1,8 +1,8 @@
 """Measure how much each extra of the library downloads and installs.
 
 Usage: ``python benchmarks/install_sizes.py WHEELS [--write] [EXTRA...]``; ``nox -s sizes`` builds the wheel first.
-``WHEELS`` is a folder with the library's wheel. For each extra, pip downloads the packages and uv installs them into a
-fresh environment, without bytecode. ``--write`` puts the table into ``docs/install.md``.
+``WHEELS`` is a folder with the library's wheel. For each extra, pip downloads the packages and uv installs them into an
+empty folder, without bytecode. ``--write`` puts the table into ``docs/install.md``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ class Size(NamedTuple):
 def measure(requirement: str, wheels: Path) -> Size:
     """Return the size of a requirement with all that it requires."""
     with tempfile.TemporaryDirectory() as scratch:
-        files, environment = Path(scratch, "files"), Path(scratch, "environment")
-        line = ["pip", "download", "--quiet", "--disable-pip-version-check", "--find-links", str(wheels)]
+        files, packages = Path(scratch, "files"), Path(scratch, "packages")
+        line = ["pip", "download", "-qqq", "--disable-pip-version-check", "--find-links", str(wheels)]
         _run([sys.executable, "-m", *line, "--dest", str(files), requirement])
-        _run(["uv", "venv", "--quiet", "--python", sys.executable, str(environment)])
         install = ["uv", "pip", "install", "--quiet", "--no-index", "--find-links", str(files)]
-        _run([*install, "--python", str(environment), requirement])
-        (packages,) = environment.glob("[Ll]ib*/**/site-packages")
+        _run([*install, "--python", sys.executable, "--target", str(packages), requirement])
         installed = sum(file.stat().st_size for file in packages.rglob("*") if file.is_file())
         downloaded = [file.stat().st_size for file in files.iterdir()]
         return Size(sum(downloaded), installed, len(downloaded))
