@@ -90,7 +90,7 @@ def open_indexes(
     if paths and config.store.kind not in IN_FILES:
         msg = (
             f"store.kind: an index of the kind {config.store.kind!r} is no file; open each with open_index and "
-            "settings of its own, and give open_indexes what that returns"
+            "separate settings, and pass them to open_indexes"
         )
         raise ConfigurationError(msg, problems=(msg,))
     if embeds:

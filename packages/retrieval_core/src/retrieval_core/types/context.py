@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from retrieval_core.types.results import Degradation, Hit, Relevance, StageRecord
 
 Role: TypeAlias = Literal["primary", "parent", "sibling", "cross_page"]
-"""Why a passage is in the context: ``primary`` is a hit, ``parent`` the section or page of a hit, ``sibling`` a
-neighbor on the same page or under the same parent, ``cross_page`` a neighbor on another page."""
+"""Why a passage is in the context: ``primary`` is a hit, and ``parent`` its section or page. ``sibling`` is a neighbor
+on the same page or under the same parent, ``cross_page`` one on another page."""
 
 Outcome: TypeAlias = Literal["kept", "shortened", "dropped"]
 
@@ -135,7 +135,7 @@ class ContextPassage(Display):
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What happened to one chunk or parent that was considered for a context.
+    """The outcome for one chunk or parent that was considered for a context.
 
     Attributes:
         id: ID of the chunk or section; listed once.

@@ -227,7 +227,7 @@ class StageRecord:
         count_out: Number of candidates after the stage; ``None`` if it has none.
         error: Why it failed after all attempts.
         attempts: Number of calls of its backend; 0 for stages without a backend, and for skipped calls.
-        decision: What the stage decided, in words.
+        decision: The decision of the stage, in words.
         usage: Tokens of the model.
         round: The search that it belongs to: 1 for the original query, one more for each rewrite. ``None`` for stages
             outside of a search, such as the rewriting.
