@@ -196,6 +196,7 @@ def warned_of(result: RetrievalResult) -> set[str]:
     return {entry.stage for entry in result.degraded}
 
 
+@pytest.mark.slow
 def test_file_and_cloud_answer_alike(shop: Shop) -> None:
     """Six questions with five filters, typed and as JSON, without a language model: the same products in one order."""
     with shop.open("ecommerce") as file, shop.open("ecommerce-cloud", **{"llm.kind": "none"}) as cloud:
@@ -228,6 +229,7 @@ def test_a_product_is_written_with_its_fields(shop: Shop) -> None:
                 assert result.formatted_context == f"{expected}Review: {document.text}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["ecommerce", "ecommerce-cloud"])
 def test_hostile_filters_change_nothing(shop: Shop, preset: str) -> None:
     """As a value or as a name, a hostile text equals nothing and harms nothing; unequal to it is every product."""
@@ -349,6 +351,7 @@ def test_closing_closes_the_language_models_connections(shop: Shop, preset: str)
     gc.collect()  # a socket that was left open says so here, which is an error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["ecommerce", "ecommerce-cloud"])
 def test_from_the_command_line(shop: Shop, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command, set by the environment, fills an index and finds what the library finds, in the same order."""

@@ -239,6 +239,7 @@ def _filters() -> st.SearchStrategy[Filter]:
     return filters(OPERATORS)
 
 
+@pytest.mark.slow
 @settings(max_examples=times(60), deadline=None)
 @given(st.lists(_METADATA, min_size=1, max_size=5), st.lists(_filters(), min_size=1, max_size=3))
 def test_filters_agree_with_matches(metadata: list[dict[str, Any]], filters: list[Filter]) -> None:

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
+pytestmark = pytest.mark.slow
+
 HUNDRED = range(100)
 PLANETS = ("moon", "sun", "sea", "star", "rock")
 TEXTS = [f"Text {n} tells of the {PLANETS[n % 5]}. Nobody asked for number {n * 7}." for n in range(40)]

@@ -23,6 +23,8 @@ from traitlets.config import Config
 
 from support.page_examples import BLOCK, assert_prints, expected_output
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[2] / "docs"
 A_LOOP_RUNS = "import asyncio\n\nprint(asyncio.get_running_loop().is_running())\n# True\n"
 

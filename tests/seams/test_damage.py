@@ -199,6 +199,7 @@ def test_damage_is_named_and_repaired(folder: Path, name: str) -> None:
         assert found(index) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_indexing_again_repairs(folder: Path, name: str) -> None:
     """Nothing has to be known of ``verify`` for that."""
@@ -391,6 +392,7 @@ def test_an_old_file_in_a_read_only_folder(old: Path) -> None:
     assert done.stdout.splitlines() == ["unverifiable 7 0 docs/moon.md#1"] * 2, done.stderr
 
 
+@pytest.mark.slow
 def test_the_service_over_http_shows_the_same_verdict(folder: Path) -> None:
     """Validation of a chunk names what is wrong beside its text."""
     pytest.importorskip("retrieval_core_mcp")

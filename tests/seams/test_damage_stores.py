@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from retrieval_core import Index
 
+pytestmark = pytest.mark.slow
+
 DIMENSION = 32
 QUERIES = ("moon distance", "light of the sun", "tides of the sea")
 MOON, SUN = "docs/moon.md#1", "docs/sun.md#0"
