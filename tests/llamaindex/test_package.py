@@ -194,6 +194,7 @@ def is_gone(left: ref[Any], before: set[threading.Thread]) -> bool:
     return left() is None and not running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.filterwarnings("error")
 def test_nothing_is_left_of_what_nobody_closed(name: str) -> None:

@@ -162,6 +162,7 @@ def test_a_search_of_the_first_documents(tmp_path: Path) -> None:
         assert re.search(PART, ended.stdout)
 
 
+@pytest.mark.slow
 def test_servers_say_how_far_indexing_is(tmp_path: Path) -> None:
     """MCP and HTTP do so before the first documents are there and after; nobody is told to run a command."""
     pytest.importorskip("retrieval_core_mcp")

@@ -230,6 +230,7 @@ def test_a_case_passes_and_fails_on_somebody_elses_collection(service: Any) -> N
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keyword", "code", "status"), [("robot", 0, "passed"), ("zebra", 1, "failed")])
 def test_a_suite_runs_from_the_command_line(service: Any, tmp_path: Path, keyword: str, code: int, status: str) -> None:
     """The command ends with 0 if every case passes, and with 1 if one fails."""

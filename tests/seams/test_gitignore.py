@@ -100,6 +100,7 @@ def take_back_rules_about(start: str, root: Path) -> None:
         (root / file).write_bytes(b"\n".join(lines))
 
 
+@pytest.mark.slow
 @TREES
 @given(
     ignore_files=st.dictionaries(PLACES, RULE_FILES, min_size=1, max_size=3),
@@ -139,6 +140,7 @@ def run_command(*arguments: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_command_reads_the_same_of_a_folder_by_itself_and_of_the_whole_tree(tmp_path: Path) -> None:
     """`retrieval index docs` leaves out the text that `retrieval index .` leaves out."""
     root = tmp_path.resolve()

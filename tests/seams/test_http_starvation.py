@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from support.http_process import HttpProcess
 
+pytestmark = pytest.mark.slow
+
 GATED = '''
 """An embedder that answers questions about a gate once there is a file ``open``."""
 import asyncio

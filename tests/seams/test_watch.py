@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 pytest.importorskip("watchfiles", reason="the commands need the extra watch")
 pytest.importorskip("retrieval_core_mcp", reason="one of the commands is that of retrieval-core-mcp")
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="open folders can't be replaced there")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="open folders can't be replaced there"),
+    pytest.mark.slow,
+]
 
 EMBEDDER = {"RETRIEVAL_EMBEDDER__KIND": "retrieval_core.testing.fakes:FakeEmbedder"}
 COUNTS = ("added", "updated", "removed")
