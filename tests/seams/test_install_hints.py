@@ -70,6 +70,7 @@ def run(environment: dict[str, str], cwd: Path, *arguments: str) -> subprocess.C
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="the expected lines are those of a POSIX shell")
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_doctor_prints_a_line_for_where_this_copy_came_from(origin: str, tmp_path: Path) -> None:
