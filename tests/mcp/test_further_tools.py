@@ -209,7 +209,7 @@ def test_why_these_passages_came(library: Library) -> None:
     ("arguments", "why"),
     [
         ({"id": "moon.md#0", "top_k": 2}, "It came as number 1."),
-        ({"id": "sea.md#5", "top_k": 2}, ", and 2 were asked for."),
+        ({"id": "sea.md#5", "top_k": 2}, ", and top_k is 2."),
         ({"id": "sea.md#0", "filters": {"source": "notes/moon.md"}}, "The filter excludes it."),
         ({"id": "sea.md#0", "mode": "lexical", "query": "384,400"}, "Neither side finds it"),
     ],

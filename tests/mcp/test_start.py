@@ -74,7 +74,7 @@ def test_a_search_before_the_model_is_by_words_and_says_so(
             assert early.structured_content["results"][0]["id"] == "moon.md#0"
             assert [line.partition(":")[0] for line in early.structured_content["degraded"]] == ["embed"]
             assert "still loading" in early.content[0].text
-            assert "the same search a few seconds later is by meaning too" in early.content[0].text
+            assert "search again in a few seconds for hybrid search" in early.content[0].text
             held.embedder.gate.set()
             later: Any = await client.call_tool("search", arguments)
             assert later.structured_content["degraded"] == []

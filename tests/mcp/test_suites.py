@@ -107,7 +107,7 @@ def test_a_service_is_judged_as_its_index_is(url: str, folder: Path) -> None:
 
 def test_a_failure_is_explained_by_the_services_trace(url: str) -> None:
     instead = next(case for case in on_service(url).results if case.name == "instead")
-    assert instead.explanation[0].startswith("found: 1. bread.md#0 (by meaning 1, by words 1")
+    assert instead.explanation[0].startswith("found: 1. bread.md#0 (vector rank 1, keyword rank 1")
     assert any(line.startswith("fuse: ") for line in instead.explanation)
 
 

@@ -86,7 +86,7 @@ def test_what_changes_is_indexed_until_ctrl_c(tmp_path: Path) -> None:
         assert watch.report()["removed_as_ignored"] == 1
         code, errors = watch.interrupt()
     assert code == 130
-    assert errors.split("\n") == ["Watching docs; Ctrl-C ends it.", "", "No longer watching.", ""]
+    assert errors.split("\n") == ["Watching docs. Press Ctrl-C to stop.", "", "Stopped watching.", ""]
 
 
 def test_changes_in_quick_succession_and_whole_folders(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_run_that_fails_is_made_up_for_by_the_next(tmp_path: Path) -> None:
         put(tmp_path / "docs/a.md", "A poisoned text.\n")
         line = errors.readline()
         assert line.startswith("Error: ")
-        assert line.endswith("what changed is read again after the next change\n")
+        assert line.endswith("The files are read again after the next change.\n")
         put(tmp_path / "docs/b.md", "Another text.\n")
         assert errors.readline().startswith("Error: ")
         put(tmp_path / "docs/a.md", "A text.\n")
@@ -148,6 +148,6 @@ def test_a_folder_that_is_gone_is_warned_of_once(tmp_path: Path) -> None:
         assert errors is not None
         assert errors.readline().startswith("Watching docs")
         (tmp_path / "docs").rename(tmp_path / "other")
-        assert errors.readline().startswith("! the folder docs is not there; its documents stay in the index")
+        assert errors.readline().startswith("Warning: the folder docs is not there; its documents stay in the index")
         code, more = watch.interrupt()
-    assert (code, more) == (130, "\nNo longer watching.\n")
+    assert (code, more) == (130, "\nStopped watching.\n")

@@ -65,7 +65,7 @@ def test_a_context_does_not_count_the_whole_file(large_file: tuple[Path, int]) -
     assert "31234" in pack.context_pack
     assert pack.token_count <= BUDGET
     assert [entry.outcome for entry in parents] == ["dropped"]
-    assert "longer than the budget" in parents[0].reason
+    assert "longer than the whole budget" in parents[0].reason
     assert counter.characters < length / 4
 
 

@@ -108,7 +108,7 @@ def test_there_has_to_be_something_to_ask_for(tmp_path: Path) -> None:
             asyncio.run(draft_from_index(absent, 40))
         (tmp_path / "plain.txt").write_text("A text without any heading, however long it may be.")
         absent.ingest(tmp_path / "plain.txt")
-        with pytest.raises(InvalidParameterError, match="no document has a heading"):
+        with pytest.raises(InvalidParameterError, match="no document has a unique heading"):
             asyncio.run(draft_from_index(absent, 40))
 
 
@@ -147,7 +147,7 @@ def test_any_log_makes_a_suite_that_can_be_read(tmp_path: Path) -> None:
 def test_a_log_without_questions_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text("\n{}\n")
-    with pytest.raises(InvalidParameterError, match="holds no question"):
+    with pytest.raises(InvalidParameterError, match="contains no question"):
         read_log(log)
     with pytest.raises(UnreadableFileError):
         read_log(tmp_path / "absent.txt")

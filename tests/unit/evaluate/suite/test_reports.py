@@ -179,7 +179,7 @@ def test_a_thousand_cases_are_less_than_a_megabyte(word: str) -> None:
         CaseStatus.FAILED,
         problems=(Problem("MissingDocumentError", word * 200),) * 3,
         points=(point,) * 10,
-        explanation=("found: " + "page.md#12 (by meaning 1) " * 10,) * 20,
+        explanation=("found: " + "page.md#12 (vector rank 1) " * 10,) * 20,
         ranks={"document:x": 3},
         measures={"recall@5": 1.0},
         retrieval_time_ms=12.0,

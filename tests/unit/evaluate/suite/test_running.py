@@ -113,7 +113,7 @@ def test_a_case_fails_that_finds_something_else(index: Index) -> None:
     result = one(index, query="night train to Vienna", expect={"documents": ["bread.md"]}, top_k=1)
     assert result.status is CaseStatus.FAILED
     assert kinds(result) == ["MissingDocumentError"]
-    assert result.explanation[0].startswith("found: 1. trains.md#0 (by meaning 1, by words 1")
+    assert result.explanation[0].startswith("found: 1. trains.md#0 (vector rank 1, keyword rank 1")
     assert "document 'bread.md': " in result.explanation[1]
     assert any(line.startswith("fuse: ") for line in result.explanation)
 

@@ -69,8 +69,8 @@ async def _expected(target: Target, case: Case, wording: str, result: RetrievalR
 def _scored(hit: Hit) -> str:
     scores = hit.scores
     told = {
-        "by meaning": scores.dense_rank,
-        "by words": scores.lexical_rank,
+        "vector rank": scores.dense_rank,
+        "keyword rank": scores.lexical_rank,
         "similarity": scores.dense,
         "rerank": scores.rerank,
         "relevance": scores.relevance,
