@@ -98,7 +98,11 @@ def matters(path: Path, is_gone: bool, folders: Sequence[Path], index: Path) -> 
     is_hidden = any(part.startswith(".") and part != FILE_NAME for part in below)
     if is_hidden or path.is_relative_to(index) or path.name.startswith(f"{index.name}-"):
         return False
-    return is_gone or path.name == FILE_NAME or path.suffix.lower() in supported_suffixes() or path.is_dir()
+    return is_gone or path.name == FILE_NAME or path.suffix.lower() in supported_suffixes() or _is_folder(path)
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - false, and no error, below a folder that cannot be entered
 
 
 def _places(folders: Sequence[Path], known: Mapping[Path, _Place | None]) -> dict[Path, _Place]:
@@ -133,7 +137,7 @@ def _report(
     for folder in folders:
         if folder not in places and folder not in missing:
             missing.add(folder)
-            what = "was replaced by an empty one" if folder.is_dir() else "is not there"
+            what = "was replaced by an empty one" if _is_folder(folder) else "is not there"
             warn(f"the folder {folder} {what}; its documents stay in the index, and it is indexed when it has files")
         elif folder in places and folder in missing:
             missing.remove(folder)

@@ -104,7 +104,7 @@ def discover(
     finder = _Finder(base, suffixes, follow_links=follow_links, gitignore=gitignore)
     folders: list[Path] = []
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - false, and no error, below a folder that cannot be entered
             folders.append(absolute_path(path))
             finder.walk(path)
         else:
@@ -176,7 +176,8 @@ class _Finder:
         except OSError as error:
             self._refuse(folder / FILE_NAME, f"it cannot be read, so nothing is ignored by it: {error.strerror}")
             own = ()
-        return IgnoreRules(own, os.fsencode(folder.name), None if (folder / ".git").exists() else above)
+        is_root = os.path.exists(folder / ".git")  # noqa: PTH110 - false, and no error, if it cannot be entered
+        return IgnoreRules(own, os.fsencode(folder.name), None if is_root else above)
 
     def _ignores(self, rules: IgnoreRules, path: Path, *, is_folder: bool) -> bool:
         # To git, a link to a folder is a file.

@@ -9,6 +9,7 @@ Source: https://git-scm.com/docs/gitignore, and for what it leaves open ``dir.c`
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import string
@@ -121,11 +122,10 @@ def read_rules(folder: Path) -> tuple[Rule, ...]:
     """
     file = folder / FILE_NAME
     try:
-        if not stat.S_ISREG(file.lstat().st_mode):
-            return ()
-        return parse_rules(file.read_bytes())
-    except FileNotFoundError:
+        state = file.lstat()
+    except (FileNotFoundError, PermissionError):  # nothing in a folder that cannot be entered is read
         return ()
+    return parse_rules(file.read_bytes()) if stat.S_ISREG(state.st_mode) else ()
 
 
 def working_tree(folder: Path) -> tuple[Path, ...]:
@@ -135,7 +135,7 @@ def working_tree(folder: Path) -> tuple[Path, ...]:
         folder: Without symbolic links.
     """
     for root in (folder, *folder.parents):
-        if (root / ".git").exists():
+        if os.path.exists(root / ".git"):  # noqa: PTH110 - false, and no error, if it cannot be entered
             below = folder.relative_to(root).parts
             return tuple(root.joinpath(*below[:depth]) for depth in range(len(below) + 1))
     return (folder,)
