@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -13,10 +12,10 @@ from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.stages.embed import Questions, Recovery
 from retrieval_core.run.breaker import CircuitBreakers
-from retrieval_core.run.plugin_task import StoppableCall, as_coroutine, start_task, wait_or_abandon
+from retrieval_core.run.plugin_task import start_task, wait_or_abandon
 from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard
-from retrieval_core.run.threads import name_of
+from retrieval_core.run.threads import ThreadPool, name_of
 from retrieval_core.run.timeouts import timeouts_of
 
 if TYPE_CHECKING:
@@ -95,18 +94,13 @@ def close_with(stack: AsyncExitStack, parts: Iterable[object]) -> None:
             stack.push_async_callback(_close, close)
 
 
-async def _close(close: Callable[[], object]) -> None:
+async def _close(close: Callable[..., Awaitable[object]]) -> None:
     """Call a plug-in's ``aclose``; one that takes longer than :data:`CLOSE_SECONDS` is abandoned, and logged."""
-    if not inspect.isawaitable(closing := close()):
-        return
+    pool = ThreadPool("retrieval-closing", threads=1, patience=CLOSE_SECONDS)  # an ordinary function may block
     name, limit = name_of(close), asyncio.timeout(CLOSE_SECONDS)
     try:
-        await wait_or_abandon(start_task(_awaited(closing)), lambda: limit, name)
+        await wait_or_abandon(start_task(pool.call(close)), lambda: limit, name)
     except TimeoutError:
         if not limit.expired():
             raise
         logger.warning("%s did not return within %g s, and the rest is closed without it", name, CLOSE_SECONDS)
-
-
-async def _awaited(closing: Awaitable[object]) -> None:
-    await StoppableCall(as_coroutine(closing))

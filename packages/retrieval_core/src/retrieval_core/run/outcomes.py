@@ -21,6 +21,9 @@ from retrieval_core.types.fast_init import fast_init
 
 T = TypeVar("T")
 
+LONGEST_REASON = 2000
+"""The most characters of an error that results and logs repeat: some errors quote a whole answer or document."""
+
 
 @fast_init
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,10 @@ class Failed:
 
     @property
     def reason(self) -> str:
-        """One line for people: what went wrong, without a traceback."""
-        text = " ".join(str(self.error).split()) or type(self.error).__name__
+        """One line for people: what went wrong, without a traceback and with at most :data:`LONGEST_REASON`."""
+        text = " ".join(str(self.error)[: 2 * LONGEST_REASON].split()) or type(self.error).__name__
+        if len(text) > LONGEST_REASON:
+            text = text[: LONGEST_REASON - 2] + " …"
         return f"{self.of}: {text}" if self.of and self.of not in text else text
 
 

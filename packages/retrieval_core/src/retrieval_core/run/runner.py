@@ -241,6 +241,7 @@ class Run:
             except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
                 again = partial(self._attempt, stage, calls, function, args, kwargs)
                 value = await retry(error, again, self._policy, self._clock, self._remaining)
+            usage, size = getattr(value, "usage", None), _size(value)  # a plug-in's value may raise here too
         except Exception as raised:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
             error = raised.error if isinstance(raised, _Final) else raised
             attempts = calls.attempts
@@ -260,11 +261,10 @@ class Run:
         if breaker is not None:
             breaker.succeeded()
         took = (now() - started) * 1000
-        usage = getattr(value, "usage", None)
         record = StageRecord(
             stage,
             took,
-            count_out=_size(value),
+            count_out=size,
             attempts=calls.attempts,
             usage=usage if isinstance(usage, Usage) else None,  # a plug-in may return anything
             round=self._round,
@@ -304,8 +304,11 @@ class Run:
         calls.attempts += 1
         if self._repair is not None and calls.wrong is not None:
             function, args = cast("Callable[..., Awaitable[T]]", self._repair), (*args, calls.wrong)
+        given = [
+            [*cast("list[object]", arg)] if isinstance(arg, list) else arg for arg in args
+        ]  # a plug-in may change its own list
         try:
-            task = start_task(self._pool.call(function, *args, **kwargs))
+            task = start_task(self._pool.call(function, *given, **kwargs))
             if task.done():
                 return task.result()
             begin_timeout = lambda: self._clock.timeout(self._remaining())  # noqa: E731 - most calls need none
