@@ -271,7 +271,8 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         """
         told = [f"{item.stage}: {item.reason}" for item in result.degraded]  # the pipeline has logged these
         if not result.hits and (error := result.metadata.get("error")) is not None:
-            msg = f"nothing could be searched: {error}"
+            named = (line for item, line in zip(result.degraded, told, strict=True) if item.reason == error)
+            msg = f"nothing could be searched: {next(named, error)}"
             raise SearchError(msg, {"degraded": told})
         own: list[str] = []
         if not result.hits and (note := result.metadata.get("note")):

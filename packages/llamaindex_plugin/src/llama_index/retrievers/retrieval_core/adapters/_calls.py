@@ -89,11 +89,17 @@ class Calls:
         try:
             return await self.in_thread(blocks, *args, **kwargs)
         except ServiceError as error:
-            # There is no client that has the attribute, or no event loop in this thread to wait for.
-            if not self._is_async or not isinstance(error.__cause__, (AttributeError, RuntimeError)):
+            if not self._is_async or not _may_lack_client(error):
                 raise
-        with self._mapped_errors():
-            return await waits(*args, **kwargs)
+            try:
+                with self._mapped_errors():
+                    return await waits(*args, **kwargs)
+            except ServiceError as other:
+                if not _may_lack_client(other) or str(other) == str(error):
+                    raise
+                both = ServiceError(f"{error}; and the asynchronous client: {other}", self._who)
+                both.was_retried = self._retries
+                raise both from error.__cause__
 
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function that blocks.
@@ -144,6 +150,12 @@ class Calls:
         if any("Connect" in kind for kind in kinds):
             return ServiceConnectionError(message, self._who)
         return ServiceError(message, self._who)
+
+
+def _may_lack_client(error: ServiceError) -> bool:
+    """Return whether an error can mean that there is no client of this kind, or no event loop in this thread."""
+    cause = error.__cause__
+    return isinstance(cause, (AttributeError, RuntimeError)) or type(cause) is ValueError
 
 
 def has_async_client(model: object) -> bool:

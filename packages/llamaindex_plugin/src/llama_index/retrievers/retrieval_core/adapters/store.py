@@ -197,6 +197,7 @@ class LlamaIndexStore(ReadOnlyStore):
         self.abilities = abilities_of(vector_store) if abilities is None else abilities
         self._check(docstore, similarities)
         self._node_ids = node_ids
+        self._refuses_ids = False
         self._similarities = similarities
         self._calls = Calls(vector_store, is_async=self.abilities.is_async)
         analyzer = analyzer or Analyzer()
@@ -306,8 +307,9 @@ class LlamaIndexStore(ReadOnlyStore):
         chunks: dict[str, Chunk] = {}
         vectors: dict[str, Vector] = {}
         wanted = tuple(dict.fromkeys(request.chunk_ids))
-        if wanted and self._keeps_nodes:
-            for name, item in (await self._read(wanted, passages)).items():
+        kept = await self._read(wanted, passages) if wanted and self._keeps_nodes else None
+        if kept is not None:
+            for name, item in kept.items():
                 chunks[name] = item.chunk
                 if item.vector is not None:
                     vectors[name] = unit_rows(item.vector)
@@ -344,12 +346,18 @@ class LlamaIndexStore(ReadOnlyStore):
     @property
     def _keeps_nodes(self) -> bool:
         """Whether the vector store can say which nodes it has, with their text."""
-        return self._store.stores_text and self.abilities.reads_by_id
+        return self._store.stores_text and self.abilities.reads_by_id and not self._refuses_ids
 
-    async def _read(self, names: Sequence[str], passages: Passages) -> dict[str, _Item]:
-        """Return those nodes that the vector store has, by id."""
+    async def _read(self, names: Sequence[str], passages: Passages) -> dict[str, _Item] | None:
+        """Return those nodes that the vector store has, by id; ``None`` if it can't read by id, which it says once."""
         store = self._store
-        nodes = await self._calls.either_client(store.aget_nodes, store.get_nodes, list(names))
+        try:
+            nodes = await self._calls.either_client(store.aget_nodes, store.get_nodes, list(names))
+        except ServiceError as error:
+            if not isinstance(error.__cause__, NotImplementedError):
+                raise
+            self._refuses_ids = True
+            return None
         items: dict[str, _Item] = {}
         for node in nodes:
             with suppress(InvalidParameterError):  # vector search reports what cannot be read
@@ -364,6 +372,8 @@ class LlamaIndexStore(ReadOnlyStore):
             if not found or not self._keeps_nodes:
                 return found
             kept = await self._read([item.chunk_id for item in found], passages)
+            if kept is None:
+                return found
             if len(kept) == len(found):
                 return [replace(item, chunk=kept[item.chunk_id].chunk) for item in found]
             gone.update(item.chunk_id for item in found if item.chunk_id not in kept)
