@@ -64,7 +64,7 @@ def build_graph_builder(
     if not config.extract:
         return None
     if llm is None:
-        msg = "graph.extract needs a language model: set llm.kind, or give triples of your own with graph.file"
+        msg = "graph.extract needs a language model: set llm.kind, or provide your own triples with graph.file"
         raise ConfigurationError(msg, missing_keys=("llm.kind",))
     from retrieval_core.adapters.graph.builder import GraphBuilder  # noqa: PLC0415
     from retrieval_core.adapters.graph.extract import TripleExtractor  # noqa: PLC0415
