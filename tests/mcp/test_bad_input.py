@@ -239,6 +239,7 @@ VALUES: list[Any] = [
 GOOD: dict[str, Any] = {"query": "moon", "id": "moon.md#0", "quote": "The moon", "path": "."}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [False, True], ids=["one index", "several indexes"])
 def test_every_tool_takes_every_value_for_every_argument(
     config: RetrievalConfig, index_file: Path, tmp_path: Path, *, several: bool

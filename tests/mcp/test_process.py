@@ -109,6 +109,7 @@ def test_it_ends_while_a_model_is_loading(start: Any, index_file: Path, tmp_path
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+@pytest.mark.slow
 def test_two_servers_and_one_writer(start: Any, tmp_path: Path) -> None:
     """All answer while the command line indexes, nothing is lost, and new documents are found without a restart."""
     folder = tmp_path / "notes"
