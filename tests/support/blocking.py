@@ -30,6 +30,9 @@ def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
         # The message of an error that ends a set-up names where this copy was installed from: one small file is read.
         for function in blocker.functions.values():
             function.can_block_in("retrieval_core/installation.py", {"install_command"})
+        # Opening an index without a configuration reads the settings beside it, a few kilobytes; it says so.
+        for function in blocker.functions.values():
+            function.can_block_in("index/settings.py", {"load_index_config"})
         # The coverage tool takes a lock of its own wherever a line is seen first, also in the middle of a coroutine.
         blocker.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
         yield blocker

@@ -204,7 +204,7 @@ def _settings(options: argparse.Namespace, token: str | None = None) -> ServerSe
                 from retrieval_core_mcp.http.tokens import hashed  # noqa: PLC0415 - for who opens the page
 
                 http["tokens"] = (hashed(token),)
-            settings = read_settings(None, options.config, os.environ, http=http, **own)
+            settings = read_settings(_first(options.index), options.config, os.environ, http=http, **own)
         if settings.watch and find_spec("watchfiles") is None:
             raise MissingExtraError("watch", "retrieval-mcp --watch")
     except ConfigurationError as error:

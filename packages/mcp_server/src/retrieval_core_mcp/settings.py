@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from retrieval_core.config import RetrievalConfig, load_config
+from retrieval_core.config import RetrievalConfig
 from retrieval_core.config.problems import problems_of
 from retrieval_core.errors import ConfigurationError
+from retrieval_core.index.settings import config_for, load_index_config
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.settings import HttpSettings, listed
 from retrieval_core_mcp.wording import requirement
@@ -76,7 +77,8 @@ class ServerSettings(BaseModel):
 
     def of_index(self, path: str) -> ServerSettings:
         """Return the settings with another index file."""
-        return self.model_copy(update={"retrieval": self.retrieval.model_copy(update={"index": path})})
+        same = path == self.retrieval.index
+        return self if same else self.model_copy(update={"retrieval": config_for(self.retrieval, path)})
 
 
 def named_indexes(places: Sequence[str], default: str) -> dict[str, str]:
@@ -124,7 +126,7 @@ def read_settings(
     http: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> ServerSettings:
-    """Read the settings from all their sources.
+    """Read the settings from all their sources; those that the index remembers are the weakest.
 
     Args:
         index: The index file, in place of the configured one.
@@ -141,7 +143,7 @@ def read_settings(
     """
     others = dict(environment or {})
     own = {name: others.pop(name) for name in sorted(others) if name.upper().startswith(ENVIRONMENT_PREFIX)}
-    retrieval = load_config(config, {} if index is None else {"index": str(index)}, others)
+    retrieval = load_index_config(index, file=config, environment=others)
     values: dict[str, Any] = {}
     for name, value in own.items():
         section, _, key = name[len(ENVIRONMENT_PREFIX) :].lower().rpartition("__")

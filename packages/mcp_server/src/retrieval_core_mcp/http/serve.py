@@ -157,17 +157,13 @@ class _Server(uvicorn.Server):
 def _opened(
     settings: ServerSettings, places: Sequence[str], metrics: Metrics, stages: StageProgress, embedder: Embedder | None
 ) -> list[ServedIndex]:
-    config = settings.retrieval.model_copy(
-        update={
-            # A contract has errors, and every hit of it a score.
-            "raise_on_error": True,
-            "search": settings.retrieval.search.model_copy(update={"on_unscored": "keep"}),
-        }
-    )
     observer = SeveralObservers(metrics, stages)
     served: list[ServedIndex] = []
-    for name, path in named_indexes(places, config.index).items():
-        own: RetrievalConfig = config.model_copy(update={"index": path})
+    for name, path in named_indexes(places, settings.retrieval.index).items():
+        config = settings.of_index(path).retrieval
+        # A contract has errors, and every hit of it a score.
+        search = config.search.model_copy(update={"on_unscored": "keep"})
+        own: RetrievalConfig = config.model_copy(update={"raise_on_error": True, "search": search})
         index = open_index(config=own, embedder=None if served else embedder, observer=_observer(own, observer))
         served.append(ServedIndex(name, index, _library(settings, index, stages), settings.http.base_url))
     return served

@@ -76,13 +76,16 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
 
     What is new is read, what changed is replaced, and what is gone from a folder is removed from the index.
     """
+    from retrieval_core.cli.memory import print_memory  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.cli.render import print_report  # noqa: PLC0415
     from retrieval_core.index.builders.backends import place_of, store_name  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
+    from retrieval_core.index.settings import remembered_settings  # noqa: PLC0415
 
     config = given.config()
     place = place_of(config)
+    before = remembered_settings(config)
 
     def run(index: Index, paths: tuple[Path, ...] = paths) -> IndexReport:
         with progress_bar("chunks") as show:
@@ -100,6 +103,7 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
             (print_json_line if watch else print_json)({**report_to_json(report), "store": store_name(config)})
         else:
             print_report(report, store_name(config))
+            print_memory(config, before)
 
     with open_index(config=config) as index:
         if watch:
@@ -263,8 +267,8 @@ def evaluate_command(
         load_collection,
     )
 
-    config = given.config(search__fusion=fusion)
-    alternatives = {text: given.altered(text).config(search__fusion=fusion) for text in others}
+    config = given.config(is_for_index=False, search__fusion=fusion)
+    alternatives = {text: given.altered(text).config(is_for_index=False, search__fusion=fusion) for text in others}
     collection = load_collection(folder, qrels)
     if alternatives and run_file is not None:
         msg = "--run writes the rankings of one evaluation, and --compare makes several; give one of them"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
 
-from retrieval_core.cli.messages import print_error
+from retrieval_core.cli.messages import print_error, warn
 from retrieval_core.cli.process import FAILURE, WRONG_USE
 from retrieval_core.errors import (
     ConfigurationError,
@@ -66,22 +66,36 @@ class Given:
     alterations: tuple[str, ...] = ()
     """Assignments that win over all else."""
 
-    def config(self, **settings: str | int | None) -> RetrievalConfig:
+    def config(self, *, is_for_index: bool = True, **settings: str | int | None) -> RetrievalConfig:
         """Put defaults, file, environment and options together; keys of ``settings`` are dotted with ``__``.
+
+        Args:
+            is_for_index: Whether an index of the user's is opened, whose own settings count too.
 
         Raises:
             click.UsageError: An assignment has no ``=``.
             ConfigurationError: A setting is wrong.
         """
-        from retrieval_core.config import load_config  # noqa: PLC0415 - help and completion need no settings
-
         overrides = _assigned(self.assignments)
         settings = {"store__kind": self.store, "search__top_k": self.top_k, "search__mode": self.mode, **settings}
         if len(self.index_files) == 1:
             settings["index"] = self.index_files[0]
         overrides.update({key.replace("__", "."): value for key, value in settings.items() if value is not None})
         overrides.update(_assigned(self.alterations))
-        return load_config(self.config_file, overrides, os.environ)
+        if not is_for_index:
+            from retrieval_core.config import load_config  # noqa: PLC0415 - help and completion need no settings
+
+            return load_config(self.config_file, overrides, os.environ)
+        from retrieval_core.index.settings import load_index_config, load_shared_config  # noqa: PLC0415 - as above
+
+        if len(self.index_files) > 1:
+            files = [_named(text)[1] for text in self.index_files]
+            return load_shared_config(files, file=self.config_file, overrides=overrides, environment=os.environ)
+        config = load_index_config(file=self.config_file, overrides=overrides, environment=os.environ)
+        if config.provenance is not None:
+            for warning in config.provenance.warnings:
+                warn(warning)
+        return config
 
     def altered(self, settings: str) -> Given:
         """Return what was given, with other settings: assignments, or a file or preset in place of the one given.

@@ -52,6 +52,7 @@ from retrieval_core.index.builders.backends import (
 )
 from retrieval_core.index.builders.graph import graph_files
 from retrieval_core.index.builders.stages import build_evaluator, model_for
+from retrieval_core.index.settings import sources_of
 from retrieval_core.installation import install_command
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.ports import CompletionRequest, Message, SearchRequest
@@ -124,6 +125,8 @@ def examine(config: RetrievalConfig) -> Iterator[Finding]:
     yield _sqlite()
     yield from _extras()
     yield from _model_source(config)
+    for source, keys in sources_of(config).items():
+        yield Finding("settings", "ok", f"from {source}: {', '.join(keys)}")
     yield from examine_parts(config)
 
 

@@ -30,6 +30,7 @@ def info_command(*, given: Given) -> None:
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
     from retrieval_core.index.builders.backends import model_source  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
+    from retrieval_core.index.settings import sources_of  # noqa: PLC0415
     from retrieval_core.ports import FieldCatalogue  # noqa: PLC0415
 
     config = given.config()
@@ -52,11 +53,12 @@ def info_command(*, given: Given) -> None:
         "sides": sorted(info.sides),
         "bytes": size_of(Path(info.location)),
     }
+    sources = sources_of(config)
     if given.as_json:
         listed = None if fields is None else {name: asdict(field) for name, field in fields.items()}
-        print_json({**facts, "fields": listed})
+        print_json({**facts, "settings": sources, "fields": listed})
     else:
-        print_facts(_info_for_people(facts, fields))
+        print_facts(_info_for_people({**facts, "settings": sources}, fields))
 
 
 def _info_for_people(facts: Mapping[str, Any], fields: Mapping[str, FieldInfo] | None) -> dict[str, object]:
@@ -74,6 +76,7 @@ def _info_for_people(facts: Mapping[str, Any], fields: Mapping[str, FieldInfo] |
         "metric": facts["metric"],
         "analyzer": facts["analyzer"],
         "generation": facts["generation"],
+        "settings": "\n".join(f"from {source}: {', '.join(keys)}" for source, keys in facts["settings"].items()),
         "fields": None if fields is None else _in_lines(fields),
     }
     return {name: value for name, value in shown.items() if value not in (None, "")}

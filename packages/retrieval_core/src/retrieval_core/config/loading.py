@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,9 +18,22 @@ from retrieval_core.config.aliases import other_names, translated
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.config.needs import USES, without_choice
 from retrieval_core.config.problems import problems_of, refusal
+from retrieval_core.config.provenance import Provenance
+from retrieval_core.config.remembered import keys_of
 from retrieval_core.errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
+
+
+ENVIRONMENT = "environment"
+ARGUMENTS = "arguments"
+
+
+class Layer(NamedTuple):
+    """One source of settings."""
+
+    name: str
+    tree: Mapping[str, Any]
 
 
 def load_config(
@@ -40,6 +53,22 @@ def load_config(
     Raises:
         ConfigurationError: Something is wrong; ``problems`` has one line for each thing, beginning with its key.
     """
+    return load_over(None, file, overrides or {}, environment or {})
+
+
+def load_over(
+    layers: Sequence[Layer] | None,
+    file: str | Path | None,
+    overrides: Mapping[str, Any],
+    environment: Mapping[str, str],
+    warnings: tuple[str, ...] = (),
+) -> RetrievalConfig:
+    """Read the settings from all their sources, as :func:`load_config` does, over weaker ones.
+
+    Args:
+        layers: The weaker sources, weakest first. If they are given, the result says where its settings come from.
+        warnings: Go with the result then.
+    """
     if file is not None and not isinstance(file, (str, PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = (
             f"the configuration must be a TOML file or a preset's name, got a value of type {type(file).__name__}; "
@@ -48,24 +77,52 @@ def load_config(
         raise ConfigurationError(msg)
     problems: list[str] = []
     try:
-        config = _loaded(file, overrides or {}, environment or {}, problems)
+        config, sources = _loaded(layers or (), file, overrides, environment, problems)
     except RecursionError:
-        config = None
+        config, sources = None, []
         problems.append("the settings are nested too deeply")
     if config is not None and not problems:
-        return config
+        if layers is None:
+            return config
+        provenance = _provenance(sources, file, overrides, environment, warnings)
+        return config.with_provenance(provenance)
     problems = [without_secrets(problem) for problem in problems]  # a key in the wrong place, or as a setting's name
-    origin = f" (read from {file})" if file is not None else ""
+    origins = [layer.name for layer in layers or () if layer.tree] + ([str(file)] if file is not None else [])
+    origin = f" (read from {' and '.join(origins)})" if origins else ""
     raise refusal("the configuration has", problems, origin=origin)
 
 
-def _loaded(
-    file: str | Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str], problems: list[str]
-) -> RetrievalConfig | None:
-    """Return the settings, or ``None`` where they are wrong; what is wrong is added to ``problems``."""
+def explicit_tree(
+    file: str | Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the settings that were given, not yet checked."""
+    return _merged((), file, overrides, environment, [])[0]
+
+
+def merge_layers(layers: Sequence[Layer]) -> dict[str, Any]:
+    """Return sources of settings as one tree, not yet checked."""
+    return _merged(layers, None, {}, {}, [])[0]
+
+
+def _merged(
+    layers: Sequence[Layer],
+    file: str | Path | None,
+    overrides: Mapping[str, Any],
+    environment: Mapping[str, str],
+    problems: list[str],
+) -> tuple[dict[str, Any], dict[str, str], list[Layer]]:
+    """Return all sources as one tree, the other names that it uses, and each source by our names."""
     known = RetrievalConfig.model_fields
-    tree, names = translated({} if file is None else _read_toml(file), {}, known, problems)
-    _merge(tree, from_environment(environment, problems))
+    tree: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    sources: list[Layer] = []
+    for layer in (*layers, *(() if file is None else (Layer(str(file), read_toml(file)),))):
+        own, own_names = translated(layer.tree, tree, known, problems)
+        sources.append(Layer(layer.name, own))
+        _merge(tree, own)
+        names |= own_names
+    of_environment = from_environment(environment, problems)
+    _merge(tree, of_environment)
     given: dict[str, Any] = {}
     for key, value in overrides.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -74,7 +131,18 @@ def _loaded(
         _merge(given, _nested(key.split("."), value))
     given, names_given = translated(given, tree, known, problems)
     _merge(tree, given)
-    names |= names_given
+    return tree, names | names_given, [*sources, Layer(ENVIRONMENT, of_environment), Layer(ARGUMENTS, given)]
+
+
+def _loaded(
+    layers: Sequence[Layer],
+    file: str | Path | None,
+    overrides: Mapping[str, Any],
+    environment: Mapping[str, str],
+    problems: list[str],
+) -> tuple[RetrievalConfig | None, list[Layer]]:
+    """Return the settings, or ``None`` if they are wrong, and their sources; problems are added to ``problems``."""
+    tree, names, sources = _merged(layers, file, overrides, environment, problems)
     idle = list(without_choice(tree, names))
     _fill_in(tree, environment)
     try:
@@ -83,9 +151,31 @@ def _loaded(
         problems += problems_of(
             error, name=lambda key: f"{key} (given as {names[key]})" if key in names else key, meant=_meant
         )
-        return None
+        return None, sources
     problems += idle
-    return config
+    return config, sources
+
+
+def _provenance(
+    sources: Sequence[Layer],
+    file: str | Path | None,
+    overrides: Mapping[str, Any],
+    environment: Mapping[str, str],
+    warnings: tuple[str, ...],
+) -> Provenance:
+    source_of = {key: source.name for source in sources for key in keys_of(source.tree)}
+    by_source = {
+        source.name: tuple(key for key, name in source_of.items() if name == source.name) for source in sources
+    }
+    of_run = {ARGUMENTS} if file is None else {ARGUMENTS, str(file)}
+    given = frozenset(key for source in sources if source.name in of_run for key in keys_of(source.tree))
+    names = {use.environment for use in USES.values()}
+    known = {
+        name: value
+        for name, value in environment.items()
+        if name in names or name.upper().startswith(ENVIRONMENT_PREFIX)
+    }
+    return Provenance(by_source, given, file, dict(overrides), known, warnings)
 
 
 def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
@@ -130,7 +220,12 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml")))
 
 
-def _read_toml(file: str | Path) -> dict[str, Any]:
+def read_toml(file: str | Path) -> dict[str, Any]:
+    """Return what a TOML file or a preset contains.
+
+    Raises:
+        ConfigurationError: It is not there, can't be read, or is not valid TOML.
+    """
     path = Path(file)
     name = str(file).removeprefix("presets/").removesuffix(".toml")
     if path.is_file():

@@ -6,7 +6,15 @@ import re
 from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from retrieval_core.config.adapters import (
     AnswerConfig,
@@ -24,6 +32,7 @@ from retrieval_core.config.adapters import (
     Use,
 )
 from retrieval_core.config.modes import named_mode
+from retrieval_core.config.provenance import Provenance  # noqa: TC001 - pydantic resolves it at run time
 from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.errors import ConfigurationError
 
@@ -355,6 +364,19 @@ class RetrievalConfig(Settings):
     """Whether failures raise an error instead of a fallback."""
     raise_on_error: bool = False
     """Whether a query raises an error instead of returning an empty result if all searches fail."""
+
+    _provenance: Provenance | None = PrivateAttr(default=None)
+
+    @property
+    def provenance(self) -> Provenance | None:
+        """Where the settings come from, if they were loaded for an index."""
+        return self._provenance
+
+    def with_provenance(self, provenance: Provenance) -> Self:
+        """Return the settings with where they come from."""
+        config = self.model_copy()
+        config._provenance = provenance  # noqa: SLF001 - of this class
+        return config
 
     @field_validator("limits")
     @classmethod

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from retrieval_core.adapters.graph.builder import GraphBuilder
+    from retrieval_core.index.settings import SettingsMemory
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
@@ -67,6 +68,7 @@ class Index(RetrievalPipeline):
         ingester: Reads files and writes to the store; closed with the index.
         graph: Updated with the documents.
         place: File or folder of a local index.
+        memory: Stores the settings in the index.
         stages: Further arguments of :class:`~retrieval_core.pipeline.RetrievalPipeline`.
 
     Example::
@@ -84,12 +86,14 @@ class Index(RetrievalPipeline):
         ingester: Ingester,
         graph: GraphBuilder | None = None,
         place: Path | None = None,
+        memory: SettingsMemory | None = None,
         **stages: Any,
     ) -> None:
         super().__init__(store, embedder, **stages)
         self._ingester = ingester
         self._graph = graph
         self._place = place
+        self._memory = memory
         if place is not None:
             self._retrieval = IncompleteIndex(self._retrieval, place, is_strict=self.config.strict)
         self._integrity = IntegrityCheck(ingester, self._run)
@@ -197,6 +201,8 @@ class Index(RetrievalPipeline):
     async def _ingest(self, *files: Any, **options: Any) -> IndexReport:
         try:
             report = await self._ingester.index(*files, **options)
+            if self._memory is not None:
+                await self._memory.update()
             if self._graph is None:
                 return report
             caught_up = await self._graph.catch_up(self._ingester.store)

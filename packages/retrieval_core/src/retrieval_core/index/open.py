@@ -25,16 +25,19 @@ from retrieval_core.index.builders.stages import (
     build_transformers,
 )
 from retrieval_core.index.index import Index
+from retrieval_core.index.settings import RemembersSettings, SettingsMemory, load_index_config
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name, guard_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from retrieval_core.adapters.graph.builder import GraphBuilder
     from retrieval_core.ports import (
         LLM,
         CataloguedStore,
+        Change,
         Embedder,
         QueryTransformer,
         Reranker,
@@ -64,14 +67,16 @@ def open_index(
 ) -> Index:
     """Open an index to add documents and search them; a new one is created by the first write.
 
-    Opening is instant: files and models are loaded when the first call needs them. Close the index with ``with``,
+    Opening is instant: files and models are loaded when the first call needs them. Only the settings of the index are
+    read at once, if you give no ``config``. Close the index with ``with``,
     ``async with`` or ``close()``. You can replace each configured component with your own; the protocols are in
     :mod:`retrieval_core.ports`.
 
     Args:
         path: Index file, such as ``"notes.db"``. Default: ``index`` in the configuration.
         config: Settings from :func:`retrieval_core.load_config`, a TOML file, or the name of a preset such as
-            ``"lexical"``. Environment variables are not read. Default: the default settings.
+            ``"lexical"``. Environment variables are not read. Default: the settings that the index remembers, and a
+            ``retrieval.toml`` beside it.
         embedder: Your own embedder, with ``id``, ``dimension``, ``embed_query()`` and ``embed_texts()``.
         store: Your own store.
         llm: Your own language model, with ``id``, ``complete()`` and ``stream()``.
@@ -99,7 +104,7 @@ def open_index(
     if isinstance(path, RetrievalConfig):
         msg = "the first argument is the place of the index; hand a configuration over as open_index(config=config)"
         raise InvalidParameterError(msg)
-    config = loaded(config, transformers)
+    config = loaded(load_index_config(path) if config is None else config, transformers)
     check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)
     return assemble_index(
         config,
@@ -160,6 +165,7 @@ def assemble_index(
     Raises:
         ConfigurationError: A name in the configuration stands for nothing.
     """
+    unused = () if embedder is None else ("embedder",)
     if embedder is None:
         embedder = build_embedder(config.embedder)
     fields = named_fields(config.vectors, embedder)
@@ -170,13 +176,16 @@ def assemble_index(
     graph = build_graph_translator(config.graph, store, location)
     builder = build_graph_builder(config.graph, llm, location, guard_of(config))
     place = place_on_disk(config, location)
+    memory = None
+    if place is not None and isinstance(store, RemembersSettings):
+        memory = SettingsMemory(config, store, location, unused)
     ingester = Ingester(
         store,
         embedder,
         chunking=config.chunking,
         vectors=fields,
         words_first=config.indexing.words_first,
-        on_written=None if builder is None else builder.update,
+        on_written=_after_writing(memory, builder),
         base=base_folder(location),
         place=place,
     )
@@ -187,9 +196,26 @@ def assemble_index(
         llm=llm,
         owned=() if builder is None else (builder,),
         transformers={**({} if graph is None else {"graph": graph}), **(transformers or {})},
-        make=partial(Index, ingester=ingester, graph=builder, place=place),
+        make=partial(Index, ingester=ingester, graph=builder, place=place, memory=memory),
         **plugged_in,
     )
+
+
+def _after_writing(
+    memory: SettingsMemory | None, builder: GraphBuilder | None
+) -> Callable[[Change], Awaitable[object]] | None:
+    """Return what is called after each write."""
+    calls: list[Callable[[Change], Awaitable[object]]] = [] if memory is None else [memory.after_change]
+    if builder is not None:
+        calls.append(builder.update)
+    if len(calls) < 2:
+        return calls[0] if calls else None
+
+    async def call_all(change: Change) -> None:
+        for call in calls:
+            await call(change)
+
+    return call_all
 
 
 def base_folder(index: Path) -> Path:

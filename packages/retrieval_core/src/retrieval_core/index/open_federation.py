@@ -13,6 +13,7 @@ from retrieval_core.index.builders.backends import build_embedder, build_llm
 from retrieval_core.index.builders.stages import build_condenser, build_stages, build_transformers
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.index.open import assemble_index, base_folder, loaded
+from retrieval_core.index.settings import config_for, load_shared_config
 from retrieval_core.pipeline.federation.shared import SharedEmbedder, shared, shared_transformer
 from retrieval_core.pipeline.federation.together import Together
 from retrieval_core.pipeline.plugging import reranker_chain
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 IN_FILES = frozenset({"sqlite", "lancedb", "memory"})
 """Kinds of stores that a path says everything about."""
+MAKE_AN_INDEX = ("store", "embedder", "chunking", "indexing", "analysis", "vectors")
+"""Sections of the settings that say how an index is made."""
 KEPT_SECONDS = 60.0
 """How long an answer of a transformer is kept where results are not."""
 
@@ -56,7 +59,8 @@ def open_indexes(
             without their suffix; if names repeat, each index gets the name of its folder. Values can also be open
             indexes, for example with another embedder.
         config: Settings from :func:`retrieval_core.load_config`, a TOML file, or the name of a preset such as
-            ``"lexical"``. Environment variables are not read. Default: the default settings.
+            ``"lexical"``. Environment variables are not read. Default: the settings that all indexes remember alike, or
+            have in a ``retrieval.toml`` beside them.
         weights: Factors for the scores of each index, by name, at least 0; an index with 0 is not searched. Default:
             ``federation.weights``, 1 for each index.
         embedder: Your own embedder, with ``id``, ``dimension``, ``embed_query()`` and ``embed_texts()``.
@@ -82,9 +86,11 @@ def open_indexes(
             for hit in indexes.retrieve("how far away is the moon").hits:
                 print(hit.source_index, hit.chunk.text)
     """
-    config = loaded(config, transformers)
     given = _named(indexes)
     paths = {name: Path(index) for name, index in given.items() if isinstance(index, (str, Path))}
+    if config is None:
+        config = load_shared_config(paths.values())
+    config = loaded(config, transformers)
     embeds = embedder is None and (bool(paths) or config.pruner.kind == "embedder")
     check_complete(config, with_embedder=embeds, with_store=bool(paths), with_llm=llm is None)
     if paths and config.store.kind not in IN_FILES:
@@ -103,11 +109,12 @@ def open_indexes(
     chain = reranker_chain(stages["reranker"])
     timed = Stages(rerankers=chain, relevance_filter=stages["relevance_filter"], rewriter=stages["rewriter"])
     own = _settings_of_each(config, timed.share_of_indexes)
+    own_of = {name: _with_index_settings(own, config, path) for name, path in paths.items()}
     opened: dict[str, RetrievalPipeline] = {
         name: assemble_index(
-            own,
+            own_of[name],
             Path(index),
-            embedder=embedder,
+            embedder=None if embeds and own_of[name].embedder.kind == "none" else embedder,
             llm=llm,
             transformers={**made, **together.transformers},
             condenser=together.condenser,
@@ -171,6 +178,14 @@ def _settings_of_each(config: RetrievalConfig, share: float) -> RetrievalConfig:
         "raise_on_error": True,
     }
     return config.model_copy(update=changed)
+
+
+def _with_index_settings(own: RetrievalConfig, shared: RetrievalConfig, path: Path) -> RetrievalConfig:
+    """Return the settings of one index with those by which it was made, if they were loaded and not given."""
+    if shared.provenance is None:
+        return own
+    loaded_for_it = config_for(shared, str(path))
+    return own.model_copy(update={name: getattr(loaded_for_it, name) for name in MAKE_AN_INDEX})
 
 
 def _named(

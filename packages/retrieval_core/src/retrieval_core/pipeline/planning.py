@@ -38,6 +38,8 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     settings = config.search
     sides = sides_of(parts.store)
     wanted, top_k = options.get("mode"), options.get("top_k")
+    if wanted is None and parts.embedder is None and "mode" not in settings.model_fields_set:
+        wanted = "lexical"  # the default is hybrid, which has no vectors here
     wanted = named_mode(settings.mode if wanted is None else wanted)
     if wanted not in ("hybrid", "dense", "lexical"):
         msg = f"mode must be hybrid, vector (dense) or keyword (lexical), got {wanted!r:.80}"

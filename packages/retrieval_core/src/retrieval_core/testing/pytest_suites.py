@@ -157,9 +157,9 @@ class _Opened:
         return given if _is_address(given) else str(folder / given)
 
     def _open(self, place: str) -> tuple[SyncBridge, Target]:
-        from retrieval_core.config import load_config  # noqa: PLC0415 - with the first suite only
         from retrieval_core.evaluate.suite import IndexTarget, ServiceTarget  # noqa: PLC0415
         from retrieval_core.index.open import open_index  # noqa: PLC0415
+        from retrieval_core.index.settings import load_index_config  # noqa: PLC0415
         from retrieval_core.run.sync import SyncBridge  # noqa: PLC0415
 
         if _is_address(place):
@@ -171,7 +171,7 @@ class _Opened:
         given = self._config.getini(_CONFIG) or None
         if given is not None and given.endswith(".toml"):
             given = str(self._config.rootpath / given)
-        config = load_config(given, {"cache.enabled": False, "index": place})
+        config = load_index_config(place, file=given, overrides={"cache.enabled": False})
         index = self._closing.enter_context(open_index(config=config))
         return index.sync, IndexTarget(index)
 

@@ -32,6 +32,7 @@ from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError, SearchError
 from retrieval_core.index.index import Index
 from retrieval_core.index.open import open_index
+from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.options import QueryOptions
@@ -177,7 +178,8 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
 
         Args:
             path: The file.
-            config: Settings, the name of a preset, or a TOML file; by default the defaults.
+            config: Settings, the name of a preset, or a TOML file. By default those that the index remembers, and a
+                ``retrieval.toml`` beside it.
             embedder: Used in place of the configured one; it must be the one the index was built with.
             top_k: As of the constructor, like the following ones.
             overrides: Single settings with ``__`` for the dot, ``search__candidates=50``; they win over ``config``.
@@ -190,7 +192,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         """
         if embedder is not None:
             check_abilities(embedder, "embedder", EMBEDDERS.abilities, "give an embedder of retrieval-core")
-        settings = _settings(config, overrides)
+        settings = _settings(path, config, overrides)
         if settings.store.kind == "sqlite":  # other stores need no file
             check_index_file(Path(path or settings.index))
         index = open_index(path, config=settings, embedder=embedder)
@@ -306,9 +308,11 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
             await self._own_index.aclose()
 
 
-def _settings(config: RetrievalConfig | str | Path | None, overrides: dict[str, Any]) -> RetrievalConfig:
+def _settings(
+    path: str | Path, config: RetrievalConfig | str | Path | None, overrides: dict[str, Any]
+) -> RetrievalConfig:
     try:
-        return _merged(config, {key.replace("__", "."): value for key, value in overrides.items()})
+        return _merged(path, config, {key.replace("__", "."): value for key, value in overrides.items()})
     except ConfigurationError as error:
         if not error.problems:
             raise
@@ -336,7 +340,9 @@ def _as_keyword(problem: str, given: Iterable[str]) -> str:
     return f"{key}: {rest.replace('.', '__')}"
 
 
-def _merged(config: RetrievalConfig | str | Path | None, changes: dict[str, Any]) -> RetrievalConfig:
+def _merged(path: str | Path, config: RetrievalConfig | str | Path | None, changes: dict[str, Any]) -> RetrievalConfig:
+    if config is None:
+        return load_index_config(path or None, overrides=changes)
     if not isinstance(config, RetrievalConfig):
         return load_config(config, changes)
     if not changes:

@@ -47,6 +47,7 @@ from retrieval_core.errors import (
     StoreError,
     checked_count,
 )
+from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
@@ -147,7 +148,8 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             embed_model: The model that LlamaIndex embeds with, its own or an embedder of retrieval-core. Only its name
                 is read; an index of another model is refused. A new file needs it.
             config: Settings, the name of a preset, or a TOML file: the kind of store, the analysis of words, and
-                ``search.candidates``, ``search.dense_weight`` and ``search.fusion``.
+                ``search.candidates``, ``search.dense_weight`` and ``search.fusion``. By default those that the index
+                remembers, and a ``retrieval.toml`` beside it.
 
         Raises:
             ConfigurationError: A setting is wrong.
@@ -155,6 +157,8 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
                 ``native``.
             EmbedderMismatchError: The file was built with another model.
         """
+        if config is None:
+            config = load_index_config(path)
         settings = config if isinstance(config, RetrievalConfig) else load_config(config)
         model = None if embed_model is None else _model(embed_model)
         search = settings.search

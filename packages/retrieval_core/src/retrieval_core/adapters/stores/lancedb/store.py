@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from retrieval_core.adapters.stores.lancedb import read, write
 from retrieval_core.adapters.stores.lancedb.schema import VECTOR
 from retrieval_core.adapters.stores.lancedb.session import LanceDBSession
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
+from retrieval_core.adapters.stores.settings_memory import write_to_folder
 from retrieval_core.errors import DamagedSearchError, InvalidParameterError, StoreError
 from retrieval_core.ports import Candidate
 
@@ -103,6 +105,16 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         check_search(replace(request, text=None))
         session = self._current()
         return await session.read(partial(self._search, session, request))
+
+    async def remember(self, settings: str) -> None:
+        """Keep the settings of the index in its folder; nothing happens if there is none yet.
+
+        Raises:
+            OSError: The folder cannot be written.
+            StoreError: The index cannot be read.
+        """
+        if await self._exists():
+            await asyncio.to_thread(write_to_folder, self._path, self._table, settings)
 
     async def optimize(self) -> None:
         """Update the indexes on the disk, and wait for it; otherwise that happens now and then by itself.

@@ -11,6 +11,7 @@ from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
+from retrieval_core.adapters.stores.settings_memory import KEY
 from retrieval_core.adapters.stores.sqlite import late, read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError, is_write_refused
 from retrieval_core.errors import DamagedSearchError, IndexNotFoundError, NotYetEmbeddedError, StoreError
@@ -142,6 +143,20 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             return damage.find_damage(connection, self._analyzer, has_vectors=has_vectors, document_ids=names)
 
         return await self._current().read(work)
+
+    async def remember(self, settings: str) -> None:
+        """Keep the settings of the index in it; nothing happens if there is none yet.
+
+        Raises:
+            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
+            StoreError: The index cannot be written.
+        """
+
+        def work(connection: Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO manifest VALUES (?, ?)", (KEY, settings))
+
+        if await self._exists():
+            await self._current().write(work, self._prepare)
 
     async def repair(self) -> None:
         """Build damaged postings again, remove strays, and have damaged vectors wait for being embedded.

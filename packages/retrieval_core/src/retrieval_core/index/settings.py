@@ -1,0 +1,229 @@
+"""The settings of an index: what it remembers, a ``retrieval.toml`` beside it, and what is given on top."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from retrieval_core.adapters.stores.settings_memory import read_from_file, read_from_folder
+from retrieval_core.config import RetrievalConfig
+from retrieval_core.config.loading import Layer, explicit_tree, load_over, merge_layers, read_toml
+from retrieval_core.config.remembered import nested, read_remembered, remember
+from retrieval_core.errors import RetrievalError
+from retrieval_core.index.builders.backends import lancedb_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from retrieval_core.ports import Change
+
+FILE_NAME = "retrieval.toml"
+"""Looked for in the folder of an index, and if that is ``.retrieval``, in the folder that contains it."""
+REMEMBERED = "the index"
+"""Names the source of the settings that an index remembers."""
+DEFAULT_TABLE = "text_pages"
+
+logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class RemembersSettings(Protocol):
+    """A store that can keep the settings of its index."""
+
+    async def remember(self, settings: str) -> None:
+        """Keep settings in the index; nothing happens if there is none yet."""
+        ...
+
+
+def load_index_config(
+    index: str | Path | None = None,
+    *,
+    file: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> RetrievalConfig:
+    """Load the settings for an index, weakest source first.
+
+    These are the defaults, the settings that the index remembers, ``retrieval.toml`` beside it, the file or preset,
+    the environment, and the overrides.
+
+    Args:
+        index: The index file; the one that the sources name if it is not given.
+        file: A TOML file, or the name of a preset.
+        overrides: As of :func:`retrieval_core.load_config`.
+        environment: For instance ``os.environ``; ``None`` leaves the environment out.
+
+    Raises:
+        ConfigurationError: A setting is wrong, or a file can't be read.
+    """
+    overrides = {**(overrides or {}), **({} if index is None else {"index": str(index)})}
+    environment = environment or {}
+    try:
+        layers, warnings = _beneath(explicit_tree(file, overrides, environment))
+    except RecursionError:  # what was given is nested too deeply, which is reported below
+        layers, warnings = [], ()
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return load_over(layers, file, overrides, environment, warnings)
+
+
+def load_shared_config(
+    indexes: Iterable[str | Path],
+    *,
+    file: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> RetrievalConfig:
+    """Load the settings for several indexes that are searched as one: on top of those that all of them have alike.
+
+    Raises:
+        ConfigurationError: As of :func:`load_index_config`.
+    """
+    overrides, environment = overrides or {}, environment or {}
+    each = [merge_layers(_beneath({"index": str(index)})[0]) for index in indexes]
+    alike = _alike(each) if each else {}
+    alike.pop("index", None)
+    return load_over([Layer("the indexes", alike)], file, overrides, environment)
+
+
+def _alike(trees: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings that several trees have with the same values."""
+    first, *others = trees
+    alike: dict[str, Any] = {}
+    for key, value in first.items():
+        if not all(key in other for other in others):
+            continue
+        if isinstance(value, dict) and all(isinstance(other[key], dict) for other in others):
+            alike[key] = _alike([_table(tree, key) for tree in trees])
+        elif all(other[key] == value for other in others):
+            alike[key] = value
+    return alike
+
+
+def config_for(config: RetrievalConfig, index: str) -> RetrievalConfig:
+    """Return settings for another index: loaded anew if they were loaded for one, else the same."""
+    sources = config.provenance
+    if sources is None:
+        return config.model_copy(update={"index": index})
+    return load_index_config(index, file=sources.file, overrides=sources.overrides, environment=sources.environment)
+
+
+def find_settings_file(index: Path) -> Path | None:
+    """Return the ``retrieval.toml`` beside an index; ``None`` if there is none."""
+    try:
+        folder = index.absolute().parent
+    except OSError:  # the current folder is gone
+        return None
+    folders = (folder, folder.parent) if folder.name == ".retrieval" else (folder,)
+    return next((_short(file) for one in folders if (file := one / FILE_NAME).is_file()), None)
+
+
+def remembered_settings(config: RetrievalConfig, index: str | Path | None = None) -> dict[str, Any]:
+    """Return the settings that the index of a configuration remembers, by key; without those that can't be used."""
+    store = {"kind": config.store.kind, "lancedb": {"table": config.store.lancedb.table}}
+    return _remembered({"index": str(index or config.index), "store": store})[0]
+
+
+def sources_of(config: RetrievalConfig) -> dict[str, tuple[str, ...]]:
+    """Return the keys of the settings that are not defaults, by the source that they come from."""
+    if config.provenance is None:
+        return {}
+    return {name: keys for name, keys in config.provenance.sources.items() if keys}
+
+
+def _beneath(given: Mapping[str, Any]) -> tuple[list[Layer], tuple[str, ...]]:
+    """Return the sources that are weaker than what was given, weakest first, and warnings about them."""
+    default = RetrievalConfig.model_fields["index"].default
+    file = find_settings_file(Path(_text(given, "index") or default))
+    tree: dict[str, Any] = {} if file is None else explicit_tree(file, {}, {})
+    known = {
+        "index": _text(given, "index") or _text(tree, "index") or default,
+        "store": {**_table(tree, "store"), **_table(given, "store")},
+    }
+    remembered, problems = _remembered(known)
+    layers = [Layer(REMEMBERED, nested(remembered))]
+    if file is not None:
+        layers.append(Layer(str(file), read_toml(file)))
+    if not problems:
+        return layers, ()
+    place = known["index"]
+    advice = f"Give them to retrieval index once more, or set them in {FILE_NAME}"
+    return layers, (f"{place} remembers settings that are ignored: {'; '.join(problems)}. {advice}.",)
+
+
+def _remembered(known: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings that an index remembers, and problems with them.
+
+    Args:
+        known: Its place, and what is set of its store.
+    """
+    index, kind = Path(known["index"]), _text(known["store"], "kind")
+    table = _text(_table(known["store"], "lancedb"), "table") or DEFAULT_TABLE
+    folder = lancedb_folder(index)
+    if kind is None and not index.is_file() and (folder / f"{table}.lance").is_dir():
+        text, settings = read_from_folder(folder, table), {"store.kind": "lancedb"}
+    elif kind == "lancedb":
+        text, settings = read_from_folder(folder, table), {}
+    elif kind in {None, "sqlite"}:
+        text, settings = read_from_file(index), {}
+    else:
+        return {}, []
+    if text is None:
+        return settings, []
+    found, problems = read_remembered(text)
+    return {**settings, **found}, problems
+
+
+def _text(tree: Mapping[str, Any], key: str) -> str | None:
+    value = tree.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _table(tree: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = tree.get(key)
+    return dict(value) if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _short(file: Path) -> Path:
+    """Return a path relative to the current folder, if it is below that."""
+    folder = Path.cwd()
+    return file.relative_to(folder) if file.is_relative_to(folder) else file
+
+
+class SettingsMemory:
+    """Keeps the settings in an index that is written to; once, and only if they differ from what it remembers.
+
+    Args:
+        plugged_in: Sections whose settings are not used, since an object was plugged in.
+    """
+
+    def __init__(
+        self, config: RetrievalConfig, store: RemembersSettings, index: Path, plugged_in: Collection[str] = ()
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._index = index
+        self._plugged_in = plugged_in
+        self._is_done = False
+
+    async def after_change(self, change: Change) -> None:
+        """Remember the settings after documents were written."""
+        if change.chunks:
+            await self.update()
+
+    async def update(self) -> None:
+        """Remember the settings; an index that can't be written stays as it is."""
+        if self._is_done:
+            return
+        self._is_done = True
+        import asyncio  # noqa: PLC0415 - who only loads settings can wait for it
+
+        try:
+            old = await asyncio.to_thread(remembered_settings, self._config, self._index)
+            new = remember(self._config, old, self._plugged_in)
+            if new != old:
+                await self._store.remember(json.dumps(new, ensure_ascii=False, sort_keys=True))
+        except (RetrievalError, OSError) as error:
+            logger.warning("the settings were not remembered with %s: %s", self._index, error)
