@@ -48,6 +48,7 @@ EQUIVALENT = [
     "[1] Doc: ports.md#0\nTo open a port, run ufw allow 22/tcp first.",
     "To open a port, run ufw allow 22/tcp first. [1]",
     "1. ports.md > Ports  (dense 0.812, lexical 3.20)\n    To open a port, run ufw …",
+    "1. ports.md > Ports   score 1.00 · vector #1 · keyword #1\n    To open a port, run ufw …",
     "…open a port, run […]",
     "One item Two items",
 ]

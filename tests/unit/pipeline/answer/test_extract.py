@@ -83,14 +83,14 @@ def found(*texts: str, query: str = "How far is the moon?") -> list[str]:
     return [candidate.said for candidate in candidates(whole(*texts), ANALYZER, query)]
 
 
-def test_the_best_block_comes_with_its_source() -> None:
-    """It is whole, its quote is the document's, and its marker names the passage."""
+def test_the_best_sentence_comes_first_with_its_source() -> None:
+    """The rest of its paragraph follows, its quote is the document's, and its marker names the passage."""
     result, _ = extracted(whole(MOON))
     best = result.sentences[0]
-    assert best.text == f"{MOON.partition(chr(10))[0]} [1]"
+    assert best.text == "The moon is far away from every town. Its light is weak and blue. [1]"
     (attribution,) = best.attributions
     assert attribution.citation is not None
-    assert attribution.citation.quotes[0].span == Span(0, MOON.index("\n"))
+    assert attribution.citation.quotes[0].span == Span(MOON.index("The moon"), MOON.index("\n"))
     assert result.text.startswith(best.text)
     assert best.says_something
     assert not best.needs_source
@@ -132,10 +132,19 @@ def test_words_choose_where_the_scorer_fails(answer: object) -> None:
 
 
 def test_a_scorer_is_asked_in_its_batches() -> None:
-    """No call has more texts than the scorer takes, and all are scored."""
+    """No call has more texts than the scorer takes, and all are scored: the blocks, then the best one's sentences."""
     scorer = Scripted(batch_size=1)
     extracted(whole(MOON), scorer)
-    assert [len(call) for call in scorer.calls] == [1, 1]
+    assert [len(call) for call in scorer.calls] == [1] * (2 + 3)
+
+
+def test_a_scorer_chooses_the_first_sentence() -> None:
+    """If that fails, the paragraph is quoted from its beginning, and the failure is told."""
+    scorer = Scripted(likes="weak")
+    assert extracted(whole(MOON), scorer)[0].text.startswith("Its light is weak and blue. [1]")
+    result, _ = extracted(whole(MOON), Scripted(RerankScores((0.9, 0.1))))
+    assert result.text.startswith(MOON.partition("\n")[0])
+    assert [failed.stage for failed in result.failures] == ["extract"]
 
 
 def test_a_scorer_reads_titles_and_introductions() -> None:
@@ -221,7 +230,7 @@ def test_items_of_a_long_list_have_its_beginning_once() -> None:
     (last,) = [item for item in candidates(whole(text), ANALYZER, "step") if item.said.startswith("11.")]
     (sentence,) = compose([last, replace(last, span=units[2].span)])[1]
     first, kept = items[0], (*items[4:6], *items[10:])
-    assert sentence.text == "\n\n".join(("To reach the moon:", first, "\n".join(kept[:2]), kept[2])) + " [1]"
+    assert sentence.text == "\n".join(("To reach the moon:\n", first, *kept)) + " [1]"
 
 
 def test_rows_of_a_long_table_have_its_head() -> None:
@@ -230,13 +239,19 @@ def test_rows_of_a_long_table_have_its_head() -> None:
     text = "\n".join(("| body | distance |", "|---|---|", *rows))
     (found_row,) = [item for item in candidates(whole(text), ANALYZER, "moon") if "moon 4" in item.said]
     quoted = "\n".join(rows[4:6])
-    assert compose([found_row])[0] == f"| body | distance |\n|---|---|\n{quoted}\n\n[1]"
+    text, (sentence,) = compose([found_row])
+    assert text == f"body: moon 4; distance: {LONG}\nbody: moon 5; distance: {LONG} [1]"
+    (citation,) = (attribution.citation for attribution in sentence.attributions)
+    assert citation is not None
+    assert "\n".join(quote.text for quote in citation.quotes) == f"| body | distance |\n|---|---|\n{quoted}"
 
 
 def test_a_short_table_is_whole() -> None:
     """With what introduces it."""
     text = "These are far:\n\n| body | distance |\n|---|---|\n| sun | far. Very far |\n| moon | quite far |"
-    assert answered(text, query="far") == f"{text}\n\n[1]"
+    assert answered(text, query="far") == (
+        "These are far:\n\nbody: sun; distance: far. Very far\nbody: moon; distance: quite far [1]"
+    )
 
 
 def test_a_block_of_code_is_whole_and_has_its_introduction() -> None:
@@ -248,8 +263,7 @@ def test_a_block_of_code_is_whole_and_has_its_introduction() -> None:
 def test_code_without_an_introduction_has_its_heading() -> None:
     """Otherwise nobody could tell what it is for."""
     assert (
-        answered("# Travel\n\n## To the moon\n\n```\nmoon --far\n```")
-        == "## To the moon\n\n```\nmoon --far\n```\n\n[1]"
+        answered("# Travel\n\n## To the moon\n\n```\nmoon --far\n```") == "To the moon\n\n```\nmoon --far\n```\n\n[1]"
     )
 
 
@@ -273,14 +287,14 @@ def test_a_passage_that_begins_inside_code_is_read_from_its_end() -> None:
 
 
 def test_the_best_block_has_its_section() -> None:
-    """What stands around it under the same heading, as far as there is room; other sections are not."""
+    """What follows it under the same heading, as far as there is room; what goes before it would hide it."""
     before, after = "Rockets fly straight up for hours.", "It takes them three days."
     text = f"# Food\n\nBread is brown.\n\n# Flights\n\n{before}\n\nThe moon is far away.\n\n{after}"
-    assert _first(text) == f"{before}\n\nThe moon is far away.\n\n{after}"
-    bounded = _first(text.replace(before, ("They are old and slow. " * 99).strip()))
-    assert bounded.endswith(f"slow.\n\nThe moon is far away.\n\n{after}")
+    assert _first(text) == f"The moon is far away.\n\n{after}"
+    bounded = _first(text.replace(after, "\n\n".join(["They are old and slow. " * 5] * 99)))
+    assert bounded.startswith("The moon is far away.\n\nThey are old")
     assert len(bounded) <= LONGEST_SECTION
-    assert _first(f"{text}\n\nIt needs this:") == f"{before}\n\nThe moon is far away.\n\n{after}"
+    assert _first(f"{text}\n\nIt needs this:") == f"The moon is far away.\n\n{after}"
 
 
 def _first(text: str) -> str:
@@ -301,15 +315,57 @@ def test_lengths_are_bounded() -> None:
     assert 0 < sum(len(item.text) for item in chosen) <= LONGEST_ANSWER
 
 
-def test_quotes_stand_in_the_order_of_the_passages() -> None:
-    """And what is of one passage in its own order, whatever is best."""
+def test_the_best_quote_comes_first() -> None:
+    """Then what follows it in its document, and then the others in the order of the passages and in their own."""
     pack = whole("Bread is not from the moon at all.", "# Age\nThe moon is old.\n# Way\nHow far the moon is: very far.")
+    bread, age, way = (
+        "Bread is not from the moon at all. [1]",
+        "The moon is old. [2]",
+        "How far the moon is: very far. [2]",
+    )
+    expected = {bread: [bread, age, way], age: [age, way, bread], way: [way, bread, age]}
     for order in permutations(candidates(pack, ANALYZER, "moon")):
-        assert [sentence.text for sentence in compose(order)[1]] == [
-            "Bread is not from the moon at all. [1]",
-            "The moon is old. [2]",
-            "How far the moon is: very far. [2]",
-        ]
+        told = [sentence.text for sentence in compose(order)[1]]
+        assert told == expected[f"{order[0].said} [{order[0].passage.citation.number}]"]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "plain"),
+    [
+        (
+            "The **moon** is *far* away, says __everybody__ at ~~noon~~ night.",
+            "The moon is far away, says everybody at noon night.",
+        ),
+        (
+            'Set `search.top_k` to `5` for [more results](docs/search.md "Search").',
+            "Set search.top_k to 5 for more results.",
+        ),
+        (
+            "Use `*args` and `__init__` here, or `retrieval index docs` there.",
+            "Use `*args` and `__init__` here, or `retrieval index docs` there.",
+        ),
+        (
+            "The snake_case and a*b*c stay as they are: 2 * 3 = 6.",
+            "The snake_case and a*b*c stay as they are: 2 * 3 = 6.",
+        ),
+        ("The moon is far away.\n![The far moon](moon.png)", "The moon is far away."),
+        ("- The *moon* is far away\n- The sun is farther", "The moon is far away\nThe sun is farther"),
+        ("1. Go to the moon\n2. Come back", "1. Go to the moon\n2. Come back"),
+        ("> [!NOTE]\n> The moon is\n> far away.", "The moon is far away."),
+        ("!!! warning\n    The moon is far away.", "The moon is far away."),
+        ("The moon\nis far\naway.", "The moon is far away."),
+        (r"The \*moon\* is far away.", "The *moon* is far away."),
+        ("| body | way |\n|---|---|\n| **moon** | far &#124; away |", "body: moon; way: far &#124; away"),
+    ],
+)
+def test_an_answer_is_plain_text(markdown: str, plain: str) -> None:
+    """Markup is left out, identifiers and words are not, and the quote is the document's own stretch."""
+    result, _ = extracted(whole(markdown), query="moon search args snake")
+    assert result.text == f"{plain} [1]"
+    (sentence,) = result.sentences
+    (citation,) = (attribution.citation for attribution in sentence.attributions)
+    assert citation is not None
+    assert [quote.text for quote in citation.quotes] == [markdown]
 
 
 def test_of_equal_blocks_that_of_the_earlier_passage_is_better() -> None:

@@ -40,7 +40,8 @@ _TOKEN = re.compile(
 """A word, a number with its sign and its separators, a character of a script without spaces, or a sign."""
 _BROKEN = re.compile(r"[^\W\d_][-\u2010\u00ad][^\S\n]*\n[^\S\n]*[^\W\d_]")
 _OWN_LINE = re.compile(r"^[# ]*\[\d+\] Doc: [^\n]*$", re.MULTILINE)
-_OWN_HEADING = re.compile(r"\s*\d+\. [^\n]*\)\s*\n")
+_OWN_HEADING = re.compile(r"\s*\d+\. [^\n]*(?:\((?:dense|lexical) [^\n]*\)|   score \d\.\d\d(?: · [^\n]*)?)\s*\n")
+"""The line above a result of ``retrieval search``, of this version and of earlier ones."""
 _OWN_LETTER = re.compile(r"\[([^\W\d_])\](?=\w)")
 _NEGATIONS = frozenset({
     "not", "no", "never", "none", "nor", "neither", "without", "cannot", "nicht", "kein", "keine", "keinen", "keinem",
@@ -144,7 +145,7 @@ def _exact(quote: str, own: Sequence[_Token], text: str, there: Sequence[_Token]
 def _forms(quote: str) -> Iterator[list[list[str]]]:
     """Yield the parts of a quote, in the ways in which it may have been copied, the nearest first."""
     heading = _OWN_HEADING.match(quote)
-    if heading is not None and ("(dense " in heading[0] or "(lexical " in heading[0]):
+    if heading is not None:
         quote = quote[heading.end() :]
     plain = _OWN_LETTER.sub(r"\1", _OWN_LINE.sub("", quote))
     whole = [token.text for token in _tokens(plain)]

@@ -9,7 +9,8 @@ from itertools import groupby, islice
 from math import fsum, log
 from typing import TYPE_CHECKING
 
-from retrieval_core.text.sentences import ASKS, INTRODUCES
+from retrieval_core.text.markdown import parse_markdown
+from retrieval_core.text.sentences import ASKS, INTRODUCES, sentences_of
 from retrieval_core.text.units import LINK, units_of
 from retrieval_core.types import Quote, Span
 
@@ -74,21 +75,29 @@ class QuoteCandidate:
         return " > ".join(dict.fromkeys(filter(None, (citation.title, *citation.section_path, *self.headings))))
 
     def grown(self, longest: int) -> QuoteCandidate:
-        """Return it with what follows it in its section, and then with what goes before it, up to a length."""
+        """Return it with what follows it in its section, up to a length; it stays at the beginning."""
         place = self.section.index(self.span)
-        start, end = self.span.start, self.span.end
+        end = self.span.end
         room = longest - len(self.text)
         for span in self.section[place + 1 :]:
             if span.end - end > room:
                 break
             room -= span.end - end
             end = span.end
-        for span in reversed(self.section[:place]):
-            if start - span.start > room:
-                break
-            room -= start - span.start
-            start = span.start
-        return replace(self, span=Span(start, end), heads=tuple(head for head in self.heads if head.start < start))
+        return replace(self, span=Span(self.span.start, end))
+
+    @property
+    def sentences(self) -> tuple[Span, ...]:
+        """The sentences of a paragraph, in its quote; empty for anything else, which is not cut."""
+        said = self.said
+        if self.kind != "text" or self.heads or [block.kind for block in parse_markdown(said)] != ["paragraph"]:
+            return ()
+        start = self.span.start
+        return tuple(Span(start + each.span.start, start + each.span.end) for each in sentences_of(said))
+
+    def beginning_with(self, sentence: Span) -> QuoteCandidate:
+        """Return it without what stands before one of its sentences."""
+        return replace(self, span=Span(sentence.start, self.span.end))
 
     @property
     def quoted_from(self) -> tuple[int, int]:

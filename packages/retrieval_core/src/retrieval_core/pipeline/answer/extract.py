@@ -1,4 +1,4 @@
-"""An answer without a language model: the passages' own best blocks, word for word, each with its source."""
+"""An answer without a language model: the best blocks of the chunks as plain sentences, each with its source."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.text.markdown import ends_in_prose
+from retrieval_core.text.plain import plain_text
 from retrieval_core.types import AnswerSentence, Attribution, Span
 from retrieval_core.types.escapes import escape_text
 
@@ -44,9 +45,10 @@ class ExtractedAnswer:
     """An answer of quotes.
 
     Attributes:
-        text: Each stretch of the passages byte for byte, with ``[n]`` behind it; empty where they say nothing. A line
-            that looks like a passage's heading has a backslash before it. Other numbers in brackets are the passages'
-            own: the sentences' attributions say which are not.
+        text: Each stretch of the chunks as plain text, with ``[n]`` after it, the one that answers first; empty where
+            they say nothing. The quotes of its sources are the stretches themselves, character by character. A line
+            that looks like a passage's heading has a backslash before it. Other numbers in brackets are the
+            documents' own: the sentences' attributions say which are not.
         sentences: One for each stretch, in order.
         failures: Calls that failed; words chose instead.
     """
@@ -86,10 +88,36 @@ async def extract(
         else:
             scores = scored
     chosen = choose(found, scores)
+    if chosen:
+        best = _ordered(found, scores)[0]
+        sentence = await _best_sentence(run, None if scores is None else scorer, query, best, analyzer)
+        if isinstance(sentence, Failed):
+            failures = (sentence,)
+        else:
+            chosen = (chosen[0].beginning_with(sentence), *chosen[1:])
     text, sentences = compose(chosen)
     how = "words" if scores is None or scorer is None else scorer.id
     run.note("extract", started, len(found), len(chosen), f"by {how}" if found else "no passage says anything")
     return ExtractedAnswer(text, sentences, failures)
+
+
+async def _best_sentence(
+    run: Run, scorer: Reranker | None, query: str, candidate: QuoteCandidate, analyzer: Analyzer
+) -> Span | Failed:
+    """Return the sentence of a paragraph that bears most on the question; of other blocks, all."""
+    sentences = candidate.sentences
+    if len(sentences) < 2:
+        return candidate.span
+    texts = [replace(candidate, span=sentence).said for sentence in sentences]
+    if scorer is None:
+        asked = frozenset(analyzer.query_terms(query))
+        scores: Sequence[float] = [len(asked.intersection(analyzer.terms(text))) for text in texts]
+    else:
+        scored = await _scores(run, scorer, query, [f"{candidate.above}\n{text}".lstrip("\n") for text in texts])
+        if isinstance(scored, Failed):
+            return scored
+        scores = scored
+    return sentences[max(range(len(sentences)), key=lambda place: (scores[place], -place))]
 
 
 async def _scores(run: Run, scorer: Reranker, query: str, texts: Sequence[str]) -> tuple[float, ...] | Failed:
@@ -122,7 +150,7 @@ def choose(
 ) -> tuple[QuoteCandidate, ...]:
     """Return the best of some candidates, best first, none that says what a better one says.
 
-    The best one has the blocks around it that stand under the same heading, as far as there is room.
+    The best one has the blocks after it that are under the same heading, as far as there is room.
 
     Args:
         found: Best first, as far as words tell.
@@ -184,27 +212,33 @@ class _Stretch:
 
     @property
     def text(self) -> str:
-        """As it stands in the answer, without its marker."""
+        """What the answer says of it, without its marker."""
         whole = self.first.passage.citation.quotes[self.first.part].text
-        return self.between.join(whole[span.start : span.end] for span in self.spans)
+        markdown = self.between.join(whole[span.start : span.end] for span in self.spans)
+        return plain_text(markdown) or markdown
 
     def goes_on_with(self, candidate: QuoteCandidate) -> bool:
         """Whether nothing stands between it and a candidate, or it has the candidate's heads."""
         whole = self.first.passage.citation.quotes[self.first.part].text
         if any(_holds(span, head) for span in self.spans for head in candidate.heads):
             return True
-        return not whole[self.spans[-1].end : (*candidate.heads, candidate.span)[0].start].strip()
+        start = (*candidate.heads, candidate.span)[0].start
+        return start >= self.spans[-1].end and not whole[self.spans[-1].end : start].strip()
 
     def add(self, candidate: QuoteCandidate) -> None:
         """Add what of a candidate is not there yet; what follows with nothing but white space between is one quote."""
         whole = self.first.passage.citation.quotes[self.first.part].text
         for span in (*candidate.heads, candidate.span):
-            if any(_holds(own, span) for own in self.spans):
-                continue
-            if self.spans and not whole[self.spans[-1].end : span.start].strip():
-                self.spans[-1] = Span(self.spans[-1].start, span.end)
-            else:
+            if not any(_holds(own, span) for own in self.spans):
                 self.spans.append(span)
+        self.spans.sort(key=lambda span: span.start)
+        joined = self.spans[:1]
+        for span in self.spans[1:]:
+            if whole[joined[-1].end : span.start].strip():
+                joined.append(span)
+            else:
+                joined[-1] = Span(joined[-1].start, span.end)
+        self.spans = joined
         if candidate.kind == "row":
             self.between = "\n"
 
@@ -212,16 +246,23 @@ class _Stretch:
 def compose(chosen: Sequence[QuoteCandidate]) -> tuple[str, tuple[AnswerSentence, ...]]:
     """Return candidates as a text to read, and its sentences with their sources.
 
-    They stand in the order of the passages, and in each in its own order. Neighbours are one stretch, the head of a
-    table or of a list is said once, and a marker ``[n]`` stands behind each stretch: on a line of its own after a table
-    or a block of code, which it would break.
+    The best one comes first, then what follows it in its document, then the others in the order of the passages.
+    Neighbours are one stretch, the head of a table or of a list is said once, and a marker ``[n]`` is after each
+    stretch: on a line of its own after a block of code, which it would break.
+
+    Args:
+        chosen: Best first.
     """
     stretches: list[_Stretch] = []
-    for candidate in sorted(chosen, key=lambda candidate: (*candidate.quoted_from, candidate.span.start)):
-        last = stretches[-1] if stretches else None
-        if last is None or last.first.quoted_from != candidate.quoted_from or not last.goes_on_with(candidate):
-            stretches.append(_Stretch(candidate, []))
-        stretches[-1].add(candidate)
+    for candidate in _in_reading_order(chosen):
+        own = [stretch for stretch in stretches if stretch.first.quoted_from == candidate.quoted_from]
+        if any(_overlap(span, candidate.span) for stretch in own for span in stretch.spans):
+            continue
+        stretch = next((stretch for stretch in reversed(own) if stretch.goes_on_with(candidate)), None)
+        if stretch is None:
+            stretch = _Stretch(candidate, [])
+            stretches.append(stretch)
+        stretch.add(candidate)
     text = ""
     sentences: list[AnswerSentence] = []
     for stretch in stretches:
@@ -239,6 +280,22 @@ def compose(chosen: Sequence[QuoteCandidate]) -> tuple[str, tuple[AnswerSentence
             AnswerSentence(Span(start, len(text)), text[start:], attributions=(Attribution(number, marker, source),))
         )
     return text, tuple(sentences)
+
+
+def _in_reading_order(chosen: Sequence[QuoteCandidate]) -> list[QuoteCandidate]:
+    if not chosen:
+        return []
+    best, *others = chosen
+
+    def place(candidate: QuoteCandidate) -> tuple[bool, tuple[int, int], int]:
+        goes_on = candidate.quoted_from == best.quoted_from and candidate.span.start > best.span.start
+        return not goes_on, candidate.quoted_from, candidate.span.start
+
+    return [best, *sorted(others, key=place)]
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end
 
 
 def _holds(outer: Span, inner: Span) -> bool:
