@@ -124,7 +124,7 @@ def test_a_reranker_within_the_library(tmp_path: Path) -> None:
     assert told["by_the_other_name"] == "third"
     assert told["found"] == [[False, True], [False, True], [True, True]]
     findings = {entry["subject"]: entry["detail"] for entry in json.loads(told["doctor"])["findings"]}
-    assert findings["reranker initials"] == "initials/first scores passages"
+    assert findings["reranker initials"] == "initials/first scores chunks"
 
 
 def replaced(file: Path, old: str, new: str) -> None:
@@ -196,9 +196,9 @@ def test_options_that_are_wrong(outside: str, options: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("name", "verdict", "said"),
     [
-        ("ADAPTER", "ok", "initials/first scores passages"),
+        ("ADAPTER", "ok", "initials/first scores chunks"),
         ("PROBED", "ok", "initials/first was asked"),
-        ("ASKING", "missing", "it needs a language model and is left out without one; set llm.kind"),
+        ("ASKING", "missing", "disabled: it needs a language model. Set llm.kind."),
         ("Nothing", "wrong", "cannot be imported"),
     ],
 )

@@ -122,7 +122,7 @@ def test_all_commands_end_alike_when_they_cannot_print(
         main(COMMANDS[name])
     assert ended.value.code == expected
     if expected == 1:
-        assert re.fullmatch(rf"Error: (the output cannot be written: )?{re.escape(str(failure))}\n", told.getvalue())
+        assert re.fullmatch(rf"Error: (can't write the output: )?{re.escape(str(failure))}\n", told.getvalue())
     else:
         assert told.getvalue() == {141: "", 130: "\n"}[expected]  # behind ^C the line ends
 

@@ -6,11 +6,14 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
+from retrieval_core.cli.commands import main
 from support.processes import RETRIEVAL, with_our_modules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FAKE = ("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder")
@@ -119,6 +122,23 @@ def test_files_get_plain_text(folder: Path, arguments: tuple[str, ...]) -> None:
         re.match(r"Warning: |Error: |Usage: |Try |\[\d\] |Relevance |\d passage|$", line)
         for line in ended.stderr.split("\n")
     )
+
+
+def _commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from _commands(command)
+
+
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*each, id=each[0]) for each in _commands(main)])
+def test_help_texts_are_short(name: str, command: click.Command) -> None:
+    """A summary and each option fit in 60 characters, begin with a capital and end with a full stop or a default."""
+    summary = (command.help or "").split("\n\n")[0]
+    texts = [summary, *(one.help or "" for one in command.params if isinstance(one, click.Option))]
+    for text in texts:
+        assert len(text) <= 65 if text is summary else len(text) <= 60, text
+        assert re.fullmatch(r"[A-Z].*(?:\.|\])", text), text
 
 
 def test_an_indexing_run_is_one_line_and_its_problems_are_errors(folder: Path, tmp_path: Path) -> None:

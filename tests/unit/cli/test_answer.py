@@ -233,7 +233,7 @@ def test_hits_are_counted_and_what_stands_around_them_is_not(indexed: Path) -> N
     roles = [passage["role"] for passage in events(QUESTION, "--top-k", "1", *small)[0]["passages"]]
     assert roles.count("primary") == 1
     assert len(roles) > 1
-    assert "The most hits." in CliRunner().invoke(main, ["answer", "--help"]).output
+    assert "Limit the number of results." in CliRunner().invoke(main, ["answer", "--help"]).output
 
 
 def test_several_indexes(indexed: Path) -> None:

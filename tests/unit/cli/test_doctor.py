@@ -82,7 +82,7 @@ def test_only_what_is_configured_is_looked_at() -> None:
     """With the defaults there are no findings about parts that are not there."""
     told = findings(**with_fake())
     assert told.keys().isdisjoint({"language model", "relevance_filter", "rewriter", "evaluation", "cache"})
-    assert told["embedder"] == ("ok", "fake-words-256 gives vectors of 256 components")
+    assert told["embedder"] == ("ok", "fake-words-256, 256 dimensions")
 
 
 @needs_openai
@@ -173,7 +173,7 @@ def test_stages_without_their_language_model_are_no_fault() -> None:
     assert told["healthy"]
     for subject in ("relevance_filter", "rewriter"):
         assert entries[subject]["verdict"] == "missing"
-        assert "set llm.kind" in entries[subject]["detail"]
+        assert "Set llm.kind" in entries[subject]["detail"]
 
 
 def test_what_the_preset_for_the_cloud_needs_is_all_told() -> None:
@@ -182,11 +182,7 @@ def test_what_the_preset_for_the_cloud_needs_is_all_told() -> None:
     for subject in ("embedder", "language model"):
         assert told[subject][0] == "wrong"
         assert "OPENAI_API_KEY" in told[subject][1]
-    assert (
-        told["relevance_filter"]
-        == told["rewriter"]
-        == ("missing", "not looked at, as the language model cannot be used; see there")
-    )
+    assert told["relevance_filter"] == told["rewriter"] == ("missing", "not checked: the language model failed")
     assert told["index"][0] == "wrong"
     assert all(name in told["index"][1] for name in ("PINECONE_API_KEY", "PINECONE_INDEX_NAME"))
 
@@ -268,7 +264,7 @@ def test_what_cutting_at_graphemes_needs(is_there: bool, monkeypatch: pytest.Mon
     """It would otherwise be missed with the first question that is too long, and with no other."""
     library = SimpleNamespace(finditer=a_character_each)
     monkeypatch.setitem(sys.modules, "regex", library if is_there else None)
-    verdict, detail = findings(**with_fake(query__truncate_at="grapheme"))["cutting questions"]
+    verdict, detail = findings(**with_fake(query__truncate_at="grapheme"))["query truncation"]
     assert verdict == ("ok" if is_there else "wrong")
     assert ("[graphemes]" in detail) is not is_there
 
@@ -278,15 +274,15 @@ def test_stages_of_ones_own_are_made_and_not_called() -> None:
     fakes = "retrieval_core.testing.fakes_rerank"
     stages = {"relevance_filter__kind": f"{fakes}:FakeRelevanceFilter", "rewriter__kind": f"{fakes}:FakeRewriter"}
     told = findings(**with_fake(**stages, rewriter__options={"answer": []}))
-    assert told["relevance_filter"] == ("ok", f"{fakes}:FakeRelevanceFilter made it; it was not called")
-    assert told["rewriter"] == ("ok", f"{fakes}:FakeRewriter made it; it was not called")
+    assert told["relevance_filter"] == ("ok", f"created by {fakes}:FakeRelevanceFilter, not called")
+    assert told["rewriter"] == ("ok", f"created by {fakes}:FakeRewriter, not called")
 
 
 def test_evaluation_says_what_it_is_computed_by() -> None:
     """By vectors, by nothing without an embedder, and not at all where RAGAS lacks its language model."""
     assert findings(**with_fake(evaluation__enabled="true", evaluation__kind="local"))["evaluation"] == (
         "ok",
-        "estimates by fake-words-256; scores by RAGAS need the extra 'ragas' and a language model",
+        "estimates with fake-words-256; RAGAS scores need the extra 'ragas' and a language model",
     )
     verdict, detail = findings("lexical", evaluation__enabled="true", evaluation__kind="local")["evaluation"]
     assert (verdict, "embedder.kind" in detail) == ("missing", True)
@@ -301,7 +297,7 @@ def test_ragas_is_imported_and_asks_nobody() -> None:
     model = {"llm__kind": "retrieval_core.testing.fakes_llm:FakeLLM", "llm__options": {"answer": ["yes"]}}
     told = findings(**with_fake(evaluation__enabled="true", evaluation__kind="ragas", **model))
     assert told["evaluation"][0] == "ok"
-    assert told["evaluation"][1].startswith("RAGAS can be used: ragas-")
+    assert told["evaluation"][1].startswith("RAGAS works: ragas-")
 
 
 @needs_openai
@@ -318,10 +314,10 @@ def test_what_looks_at_questions_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.chdir(tmp_path)
     settings = {"transform.use": ["keywords", "graph"], "transform.history": "llm", "embedder.kind": "none"}
     told = {f.subject: (f.verdict, f.detail) for f in probes.examine_parts(load_config(overrides=settings))}
-    missing = ("missing", "it needs a language model and is left out without one; set llm.kind")
+    missing = ("missing", "disabled: it needs a language model. Set llm.kind.")
     assert told["transformer keywords"] == missing
-    assert told["conversations"] == ("missing", "there is no language model, so a rule does it; set llm.kind")
-    assert told["transformer graph"] == ("missing", "there is no graph and it is left out without one; see graph.file")
+    assert told["conversations"] == ("missing", "no language model: a rule is used. Set llm.kind.")
+    assert told["transformer graph"] == ("missing", "disabled: there is no graph. Set graph.file.")
     by_rule = load_config(overrides={**settings, "transform.history": "heuristic", "transform.use": []})
     told = {f.subject: (f.verdict, f.detail) for f in probes.examine_parts(by_rule)}
     assert told["conversations"] == ("ok", "by a rule, without a language model")

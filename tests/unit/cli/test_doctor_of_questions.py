@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 FAKES = "retrieval_core.testing"
 LLM = {"llm.kind": f"{FAKES}.fakes_llm:FakeLLM", "llm.options": {"answer": ["yes"]}}
-NO_LLM = ("missing", "it needs a language model and is left out without one; set llm.kind")
-SEE_LLM = ("missing", "not looked at, as the language model cannot be used; see there")
+NO_LLM = ("missing", "disabled: it needs a language model. Set llm.kind.")
+SEE_LLM = ("missing", "not checked: the language model failed")
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_a_model_that_offers_no_others() -> None:
 def test_a_transformer_of_ones_own_is_made_and_not_called() -> None:
     """One that cannot be made says why."""
     own = f"{FAKES}.fakes_transform:FakeTransformer"
-    assert findings(transform__use=[own])[f"transformer {own}"] == ("ok", f"{own} made it; it was not called")
+    assert findings(transform__use=[own])[f"transformer {own}"] == ("ok", f"created by {own}, not called")
     other = f"{FAKES}.fakes_transform:NoSuchTransformer"
     verdict, detail = findings(transform__use=[other])[f"transformer {other}"]
     assert verdict == "wrong"
@@ -92,10 +92,10 @@ def test_a_graph_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"transform__history": "none"}, ("ok", "the question stays as it is")),
+        ({"transform__history": "none"}, ("ok", "queries stay unchanged")),
         ({"transform__history": "heuristic"}, ("ok", "by a rule, without a language model")),
         ({"transform__history": "llm", **LLM}, ("ok", "asks fake-llm")),
-        ({"transform__history": "llm"}, ("missing", "there is no language model, so a rule does it; set llm.kind")),
+        ({"transform__history": "llm"}, ("missing", "no language model: a rule is used. Set llm.kind.")),
     ],
 )
 def test_conversations(settings: dict[str, Any], told: tuple[str, str]) -> None:
@@ -118,7 +118,7 @@ def test_a_pruner_judges_two_sentences() -> None:
 def test_a_pruner_of_ones_own_is_made_and_not_called() -> None:
     """A call of it may cost something."""
     own = f"{FAKES}.fakes_prune:FakePruner"
-    assert findings(pruner__kind=own)["pruner"] == ("ok", f"{own} made it; it was not called")
+    assert findings(pruner__kind=own)["pruner"] == ("ok", f"created by {own}, not called")
     assert "pruner" not in findings()
 
 
@@ -126,8 +126,8 @@ def test_verifiers() -> None:
     """The model that is asked, that there is none, this machine, or one's own; without verification, no finding."""
     assert findings(answer__verify=True, **LLM)["verifier"] == ("ok", "asks fake-llm")
     assert findings(answer__verify=True, answer__verifier="llm")["verifier"] == NO_LLM
-    assert findings(answer__verify=True)["verifier"] == ("ok", "words and figures are compared on this machine")
+    assert findings(answer__verify=True)["verifier"] == ("ok", "compares words and figures locally")
     own = f"{FAKES}.fakes_verify:FakeVerifier"
-    assert findings(answer__verifier=own)["verifier"] == ("ok", f"{own} made it; it was not called")
+    assert findings(answer__verifier=own)["verifier"] == ("ok", f"created by {own}, not called")
     assert findings(answer__verifier=f"{FAKES}.fakes_verify:NoSuchVerifier")["verifier"][0] == "wrong"
     assert "verifier" not in findings()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAKE = "retrieval_core.testing.fakes:FakeEmbedder"
-SUBJECT = "change of embedder"
+SUBJECT = "embedder change"
 
 
 @pytest.fixture(autouse=True)
@@ -68,10 +68,13 @@ def test_a_change_is_told_with_its_cost_and_the_command() -> None:
     """Documents, passages, and what makes the new index; which then has no finding."""
     told = found(dimension=64)
     assert told is not None
-    assert "index.db was built with fake-words-256 (256 components); configured is fake-words-64 (64)." in told
-    assert "All 2 documents would have to be embedded again, some 2 passages, in about 1 s (" in told
+    assert (
+        "index.db was built with fake-words-256 (256 dimensions), but fake-words-64 (64 dimensions) is configured."
+        in told
+    )
+    assert "To change, embed 2 documents (2 chunks) again in about 1 s (" in told
     command = "retrieval index notes --index index-new.db"
-    assert f"To do so, with these settings: {command}; then use that index." in told
+    assert f"Run: {command}. Then use that index." in told
     assert told.endswith("To keep the index, configure fake-words-256 again.")
     options = ["--set", f"embedder.kind={FAKE}", "--set", options_of(64)]
     assert CliRunner().invoke(main, [*command.split()[1:], *options]).exit_code == 0
@@ -84,8 +87,8 @@ def test_documents_from_no_file_are_told_apart() -> None:
         index.add_documents([Document("d", "Bread is baked.", "a program", content_hash("Bread is baked."))])
     told = found(dimension=64)
     assert told is not None
-    assert "All 3 documents" in told
-    assert "1 of the documents came from no file" in told
+    assert "embed 3 documents (" in told
+    assert "Add the documents that aren't from files (1) with the program that added them." in told
 
 
 def test_an_embedder_that_fails_leaves_the_rest_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +100,7 @@ def test_an_embedder_that_fails_leaves_the_rest_to_tell(monkeypatch: pytest.Monk
     monkeypatch.setattr(FakeEmbedder, "embed_texts", fail)
     told = found(dimension=64)
     assert told is not None
-    assert "some 2 passages. To do so" in told
+    assert "embed 2 documents (2 chunks) again. Run: " in told
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``retrieval answer``: an answer to a question, as it is written, with its sources."""
+"""``retrieval answer``: answer a question with citations, as a stream."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 @click.command("answer")
 @click.argument("query")
-@click.option("--max-tokens", type=click.IntRange(1), help="The budget of the passages.  [default: 12000]")
-@click.option("--verify", is_flag=True, help="Hold each sentence that a language model writes against the passages.")
-@click.option("--prompt", metavar="TEXT", help="Instructions to the language model in place of the configured ones.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Limit the context, in tokens.  [default: 12000]")
+@click.option("--verify", is_flag=True, help="Verify each sentence a language model writes.")
+@click.option("--prompt", metavar="TEXT", help="Replace the instructions to the language model.")
 @click.option(
     "--history",
     "history_file",
     type=click.File("rb"),
-    help='The conversation before: a JSON list of turns, oldest first, each {"role": "user", "content": "…"}.',
+    metavar="FILE",
+    help="Read the conversation so far from a JSON file.",
 )
 @question_options
 def answer_command(
@@ -44,11 +45,12 @@ def answer_command(
     history_file: IO[bytes] | None,
     given: Given,
 ) -> None:
-    """Answer QUERY from the passages of the index, and say where each sentence comes from.
+    """Answer a question from the index, with citations.
 
-    The answer is written by the language model that is configured; without one it is made of the passages' own
-    sentences. It is printed as it comes, then its sources, whose quotes are checked against the index. With --json,
-    every event is one line, as it comes.
+    A configured language model writes the answer. Without one, the answer is extracted from your documents. Citations
+    are verified against the index. With --json, each event is one line.
+
+    --history FILE is a JSON list of turns, oldest first: [{"role": "user", "content": "…"}].
     """
     options: dict[str, Any] = {"max_tokens": max_tokens, "verify": verify or None, "prompt_override": prompt}
     options["history"] = None if history_file is None else _turns(history_file)
@@ -87,10 +89,10 @@ def _turns(file: IO[bytes]) -> Any:
     try:
         return json.loads(file.read())
     except ValueError as error:
-        msg = f"--history: {file.name} holds no JSON: {error}"
+        msg = f"--history: {file.name} is not valid JSON: {error}"
         raise click.UsageError(msg) from error
     except RecursionError as error:
-        msg = f"--history: {file.name} is nested too deeply for a conversation"
+        msg = f"--history: {file.name} is nested too deeply. Give a list of turns."
         raise click.UsageError(msg) from error
 
 

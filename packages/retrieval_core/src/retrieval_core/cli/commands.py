@@ -57,7 +57,7 @@ class _Retrieval(click.Group):
 @click.group(cls=_Retrieval, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="retrieval-core", prog_name="retrieval")
 def main() -> None:
-    """Turn a question into the few passages that answer it, and say where they come from."""
+    """Search and ask your own files, with citations you can verify."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what the terminal's encoding lacks is shown as a question mark
             stream.reconfigure(errors="replace")
@@ -67,14 +67,14 @@ def main() -> None:
 
 @main.command("index")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option("--follow-links", is_flag=True, help="Follow symbolic links out of the folders that they are in.")
-@click.option("--watch", is_flag=True, help="Go on until Ctrl-C, and index what changes.")
-@click.option("--no-ignore", is_flag=True, help="Read what .gitignore files exclude, too.")
+@click.option("--follow-links", is_flag=True, help="Follow symbolic links that leave their folder.")
+@click.option("--watch", is_flag=True, help="Keep indexing changes until Ctrl-C.")
+@click.option("--no-ignore", is_flag=True, help="Index files that .gitignore excludes, too.")
 @index_options
 def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: bool, watch: bool, given: Given) -> None:
     """Index files and folders.
 
-    What is new is read, what changed is replaced, and what is gone from a folder is removed from the index.
+    New files are added, changed files are replaced, and files that are gone from a folder are removed from the index.
     """
     from retrieval_core.cli.memory import print_memory  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.cli.render import print_report  # noqa: PLC0415
@@ -129,7 +129,7 @@ def _keep_up(
 
     for path in folders:
         if not path.is_dir():
-            msg = f"--watch takes folders; got {str(path)!r}, which is {'a file' if path.exists() else 'not there'}"
+            msg = f"--watch needs folders, but {str(path)!r} {'is a file' if path.exists() else 'does not exist'}"
             raise click.UsageError(msg)
     told: IndexReport | None = None
     try:
@@ -155,17 +155,20 @@ def _keep_up(
 
 @main.command("search")
 @click.argument("query")
-@click.option("--trace", is_flag=True, help="Show what each stage did.")
+@click.option("--trace", is_flag=True, help="Show each stage with its time and decision.")
 @click.option(
     "--transform",
     "transforms",
     multiple=True,
     metavar="NAME",
-    help="Have the question looked at first: keywords, decompose, hyde, graph or one of your own. May be repeated.",
+    help="Transform the query: keywords, decompose, hyde, graph.",
 )
 @question_options
 def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], given: Given) -> None:
-    """Find the passages that answer QUERY, in one index or in several."""
+    """Search the index with keywords and vectors.
+
+    Each result has a score relative to the best one, and its rank in vector and keyword search.
+    """
     config, condition = given.config(), given.condition()
     with given.open(config) as index:
         from retrieval_core.cli.render import print_result  # noqa: PLC0415 - while the model loads
@@ -184,14 +187,13 @@ def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], give
 
 @main.command("context")
 @click.argument("query")
-@click.option("--max-tokens", type=click.IntRange(1), help="The budget.  [default: 12000]")
-@click.option("--ledger", is_flag=True, help="Say of everything that was considered what became of it.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Limit the context, in tokens.  [default: 12000]")
+@click.option("--ledger", is_flag=True, help="Show which chunks were kept, shortened or dropped.")
 @question_options
 def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: Given) -> None:
-    """Print what a language model should be shown to answer QUERY, within a token budget.
+    """Print a context for a language model, within a token budget.
 
-    The text goes to standard output, ready to be piped on; where each passage comes from, and whether its quotes still
-    stand in the index, goes to standard error.
+    The text goes to standard output. Its citations, verified against the index, go to standard error.
     """
     config, condition = given.config(context__max_tokens=max_tokens), given.condition()
     with given.open(config) as index:
@@ -211,34 +213,42 @@ def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: 
 @main.command("open", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS]")
 def open_command(*, arguments: tuple[str, ...]) -> None:
-    """Show a page in the browser: ask, see why, check the source.
+    """Open the search page in your browser.
 
-    It takes the options of retrieval-mcp, such as --index FILE, --config FILE and --allow-writes; --help lists them.
+    It has the options of retrieval-mcp, such as --index FILE and --allow-writes. To list them: retrieval open --help.
     """
     if find_spec("retrieval_core_mcp") is None:
         from retrieval_core.installation import SERVER, install_command  # noqa: PLC0415 - only this error needs it
 
-        msg = f"the page is part of the server. Install it with: {install_command(package=SERVER)}"
+        msg = f"the page needs the server package. Install it: {install_command(package=SERVER)}"
         raise click.ClickException(msg)
     import_module("retrieval_core_mcp.command").serve(["open", *arguments])
 
 
 @main.command("evaluate")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="BEIR_FOLDER")
-@click.option("--qrels", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Other judgements.")
-@click.option("--run", "run_file", type=click.Path(path_type=Path, dir_okay=False), help="Write a TREC run here.")
-@click.option("--limit", type=click.IntRange(min=1), help="Evaluate the first so many queries only.")
+@click.option(
+    "--qrels",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Read the relevance judgements from this file.",
+)
+@click.option(
+    "--run",
+    "run_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the rankings to this file, as a TREC run.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Evaluate only the first N queries.", metavar="N")
 @click.option(
     "--compare",
     "others",
     multiple=True,
     metavar="SETTINGS",
-    help="Evaluate other settings too, beside the given ones: KEY=VALUE, several of them with spaces in between, or a "
-    "TOML file or preset in place of --config. May be repeated.",
+    help="Compare with KEY=VALUE, a file or preset. Repeatable.",
 )
-@click.option("--store", metavar="KIND", help="The same as --set store.kind=KIND.")
-@click.option("--mode", metavar="MODE", help="The same as --set search.mode=MODE.")
-@click.option("--fusion", metavar="METHOD", help="The same as --set search.fusion=METHOD.")
+@click.option("--store", metavar="KIND", help="Set store.kind, such as lancedb.")
+@click.option("--mode", metavar="MODE", help="Set search.mode: hybrid, vector or keyword.")
+@click.option("--fusion", metavar="METHOD", help="Set search.fusion, such as rrf.")
 @common_options
 def evaluate_command(
     *,
@@ -250,12 +260,14 @@ def evaluate_command(
     fusion: str | None,
     given: Given,
 ) -> None:
-    """Measure retrieval on a collection in BEIR form.
+    """Measure search quality on a BEIR collection.
 
-    The folder holds corpus.jsonl, queries.jsonl and qrels/test.tsv. It is indexed into a temporary index with the
-    settings given, so that they can be compared: try --fusion rrf, --mode lexical, --set chunking.max_tokens=256, or
-    several in one table, --compare search.mode=lexical --compare 'embedder.kind=fastembed search.mode=dense'. What
-    cannot be evaluated of these is told below the table, and sets the exit code.
+    The folder contains corpus.jsonl, queries.jsonl and qrels/test.tsv. It is indexed into a temporary index with the
+    given settings. To compare several settings in one table:
+
+    --compare search.mode=keyword --compare 'embedder.kind=fastembed search.mode=vector'
+
+    If a setting can't be evaluated, a warning names it and the exit code is 1.
     """
     import asyncio  # noqa: PLC0415 - help and completion need none of this
 
@@ -271,7 +283,7 @@ def evaluate_command(
     alternatives = {text: given.altered(text).config(is_for_index=False, search__fusion=fusion) for text in others}
     collection = load_collection(folder, qrels)
     if alternatives and run_file is not None:
-        msg = "--run writes the rankings of one evaluation, and --compare makes several; give one of them"
+        msg = "--run can't be combined with --compare, which makes several rankings. Give one of them."
         raise click.UsageError(msg)
     with progress_bar("") as show:
         if alternatives:
@@ -292,11 +304,10 @@ def evaluate_command(
 @main.command("doctor")
 @index_options
 def doctor_command(*, given: Given) -> None:
-    """Say what is installed and whether all that is configured can be used, what is wrong and how to mend it.
+    """Check the installation and every configured service.
 
-    Each configured part is asked once, with a small request that costs little: a language model writes one word, an
-    embedding model embeds one question, a cache is asked for something that it does not hold. Where another embedder
-    has filled the index, a few of its passages are embedded, to tell how long all of them would take.
+    Each service gets one small request: a language model writes one word, an embedder embeds one query, a cache looks
+    up one key. If the index was built with another embedder, a few chunks are embedded to estimate the time for all.
     """
     from retrieval_core.cli.probes import examine  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.cli.reembedding import examine_change  # noqa: PLC0415 - likewise

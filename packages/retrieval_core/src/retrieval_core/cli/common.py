@@ -109,12 +109,12 @@ class Given:
         try:
             words = shlex.split(settings)
         except ValueError as error:
-            msg = f"{settings!r} cannot be read ({error}); it takes KEY=VALUE or a file, with spaces in between"
+            msg = f"{settings!r} can't be parsed: {error}. Give KEY=VALUE or a file, separated by spaces."
             raise click.UsageError(msg) from error
         assignments = tuple(word for word in words if "=" in word)
         files = [word for word in words if "=" not in word]
         if len(files) > 1 or not words:
-            msg = f"{settings!r} names {len(files)} files or presets; it takes KEY=VALUE, and one of these at most"
+            msg = f"{settings!r} names {len(files)} files or presets. Give KEY=VALUE and at most one file or preset."
             raise click.UsageError(msg)
         return replace(self, config_file=files[0] if files else self.config_file, alterations=assignments)
 
@@ -165,7 +165,7 @@ def _assigned(assignments: Sequence[str]) -> dict[str, Any]:
         key, equals, value = assignment.partition("=")
         if not equals:
             # What was given may be a key that lacks its name, so it is not shown.
-            msg = "--set takes KEY=VALUE, for instance --set search.top_k=5; there is no = in what was given"
+            msg = "--set needs KEY=VALUE, but there is no =. For example: --set search.top_k=5"
             raise click.UsageError(msg)
         overrides[key.strip()] = parse_value(value)
     return overrides
@@ -180,7 +180,7 @@ def _by_name(index_files: Sequence[str]) -> dict[str, str] | list[str]:
     for name, file in named:
         own = name or Path(file).stem
         if own in given:
-            msg = f"--index: {given[own]} and {file} are both named {own!r}; give each a name of its own, as NAME=FILE"
+            msg = f"--index: {given[own]} and {file} are both named {own!r}. Name them with NAME=FILE."
             raise click.UsageError(msg)
         given[own] = file
     return given
@@ -203,32 +203,32 @@ def common_options(command: _Command) -> _Command:
 
 def index_options(command: _Command) -> _Command:
     """Give a command the :func:`common_options`, and those that name one index."""
-    text = "The index file, or the folder of LanceDB.  [default: .retrieval/index.db]"
+    text = "Use this index.  [default: .retrieval/index.db]"
     index = click.option("--index", "index_files", metavar="FILE", multiple=True, callback=_only_one, help=text)
     return _with_options(command, index, _STORE)
 
 
 def question_options(command: _Command) -> _Command:
     """Give a command the :func:`common_options`, and those of asking one index, or several as one."""
-    text = "The index file; repeat it to search several as one, as FILE or NAME=FILE.  [default: .retrieval/index.db]"
+    text = "Use this index. Repeatable.  [default: .retrieval/index.db]"
     return _with_options(
         command,
-        click.option("--top-k", type=click.IntRange(1, 1000), help="The most hits.  [default: 10]"),
-        click.option("--mode", type=MODES, help="Search by vectors, by keywords, or both.  [default: hybrid]"),
-        click.option("--filter", "filter_json", metavar="JSON", help='For instance \'{"price": {"$lte": 150}}\'.'),
+        click.option("--top-k", type=click.IntRange(1, 1000), help="Limit the number of results.  [default: 10]"),
+        click.option("--mode", type=MODES, help="Search with vectors, keywords or both.  [default: hybrid]"),
+        click.option(
+            "--filter", "filter_json", metavar="JSON", help='Filter by metadata, as {"price": {"$lte": 150}}.'
+        ),
         click.option("--index", "index_files", metavar="FILE", multiple=True, help=text),
         _STORE,
         click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Explain scores, relevance and confidence."),
     )
 
 
-_STORE: _Option = click.option(
-    "--store", metavar="KIND", help="The same as --set store.kind=KIND, for instance lancedb."
-)
+_STORE: _Option = click.option("--store", metavar="KIND", help="Set store.kind, such as lancedb.")
 _COMMON: tuple[_Option, ...] = (
-    click.option("--config", "config_file", metavar="FILE|PRESET", help="A TOML file, or the name of a preset."),
-    click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Set one key; may be repeated."),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and nothing else."),
+    click.option("--config", "config_file", metavar="FILE|PRESET", help="Load settings from a TOML file or a preset."),
+    click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Set one setting. Repeatable."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
 )
 
 
@@ -254,7 +254,7 @@ def _with_options(command: _Command, *options: _Option) -> _Command:
 def _only_one(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the values of an option that may be given once; of several, none is silently left out."""
     if len(values) > 1:
-        msg = f"this command takes one index; got {len(values)}: {', '.join(values)}"
+        msg = f"only one index is possible here: {', '.join(values)}. Give --index once."
         raise click.BadParameter(msg)
     return values
 

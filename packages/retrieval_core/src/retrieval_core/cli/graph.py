@@ -1,4 +1,4 @@
-"""``retrieval graph``: what the knowledge graph knows, and what it makes of a question."""
+"""``retrieval graph``: the contents of the knowledge graph, and its facts for a question."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.argument("question", required=False)
 @index_options
 def graph_command(*, question: str | None, given: Given) -> None:
-    """Show what the knowledge graph makes of QUESTION: entities, facts and the passages that they lead to.
+    """Show entities, facts and chunks of the knowledge graph.
 
-    Without a question, show how much the graph holds. The graph is named by --set graph.file=FILE, or made while
+    Without QUESTION, show the size of the graph. Name the graph with --set graph.file=FILE, or extract it while
     indexing with --set graph.extract=true.
     """
     from pathlib import Path  # noqa: PLC0415 - help and completion need none of this
@@ -35,7 +35,7 @@ def graph_command(*, question: str | None, given: Given) -> None:
     with open_index(config=config) as index:
         translator = build_graph_translator(config.graph, index.store, Path(config.index))
         if translator is None:
-            msg = "there is no knowledge graph: name a file of triples with --set graph.file=FILE"
+            msg = "no knowledge graph is configured. Name a file of triples: --set graph.file=FILE"
             raise ConfigurationError(msg, missing_keys=("graph.file",))
         try:
             run = index.sync.run
@@ -87,8 +87,8 @@ def _print(facts: Facts, made: Transformed) -> None:
         place = fact.triple.chunk_id or fact.triple.document_id
         click.echo(f"  {fact.score:g}  {fact.triple}" + (f"  ({place})" if place else ""))
     for linked in made.linked:
-        click.echo("passages:")
+        click.echo("chunks:")
         for candidate in linked.candidates:
             click.echo(f"  {candidate.score:.2f}  {candidate.chunk_id}")
     for variant in made.variants:
-        click.echo(f"searched for: {variant.text}")
+        click.echo(f"also searched: {variant.text}")

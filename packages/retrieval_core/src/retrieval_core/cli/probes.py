@@ -1,4 +1,4 @@
-"""What ``retrieval doctor`` asks of the parts that a configuration names.
+"""``retrieval doctor``: check each configured component.
 
 Each gets one small call in a bounded time, on an event loop of its own, and no secret is told.
 """
@@ -31,6 +31,7 @@ from retrieval_core.adapters.registry import (
     Adapter,
     AdapterParts,
 )
+from retrieval_core.cli.messages import count
 from retrieval_core.config import RetrievalConfig, missing_settings, without_credentials, without_secrets
 from retrieval_core.config.addresses import names_a_secret
 from retrieval_core.config.needs import USES, choice_of
@@ -105,7 +106,7 @@ def _built_llm(config: RetrievalConfig) -> LLM:
     """
     llm = build_llm(config.llm)
     if llm is None:
-        msg = "it needs a language model and is left out without one; set llm.kind"
+        msg = "disabled: it needs a language model. Set llm.kind."
         raise AbsentError(msg)
     return llm
 
@@ -115,7 +116,7 @@ def _llm_for_a_stage(config: RetrievalConfig) -> LLM:
     try:
         return _built_llm(config)
     except RetrievalError as error:
-        msg = "not looked at, as the language model cannot be used; see there"
+        msg = "not checked: the language model failed"
         raise AbsentError(msg) from error
 
 
@@ -141,7 +142,7 @@ def _parts(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
     """Yield what is configured: its name, the seconds that it may take, and how to try it."""
     yield "embedder", _seconds("embedder.kind", config.embedder.kind), _embedder
     if config.query.truncate_at == "grapheme":
-        yield "cutting questions", MODEL_SECONDS, _cutting
+        yield "query truncation", MODEL_SECONDS, _cutting
     if config.llm.kind != "none":
         yield "language model", SERVICE_SECONDS, _llm
     for name in config.transform.use:
@@ -200,19 +201,17 @@ def _tried(
         return f"asks {llm.id}"
     own = adapter.probe if isinstance(adapter, Adapter) else None
     chosen = own or (call if isinstance(adapter, Adapter) else None)
-    return (
-        f"{kind} made it; it was not called" if chosen is None else ask(seconds, lambda: chosen(made), made, embedder)
-    )
+    return f"created by {kind}, not called" if chosen is None else ask(seconds, lambda: chosen(made), made, embedder)
 
 
 async def _scores(reranker: Reranker) -> str:
     await reranker.score("Does it work?", ["It works."])
-    return f"{reranker.id} scores passages"
+    return f"{reranker.id} scores chunks"
 
 
 async def _judges(relevance_filter: RelevanceFilter) -> str:
     await relevance_filter.judge("Does it work?", [Chunk("doctor#0", "doctor", "It works.")])
-    return f"{relevance_filter.id} judges passages"
+    return f"{relevance_filter.id} judges chunks"
 
 
 async def _keeps(pruner: Pruner) -> str:
@@ -221,7 +220,7 @@ async def _keeps(pruner: Pruner) -> str:
 
 
 async def _compares(_verifier: Verifier) -> str:
-    return "words and figures are compared on this machine"
+    return "compares words and figures locally"
 
 
 def _python() -> Finding:
@@ -230,7 +229,7 @@ def _python() -> Finding:
 
 def _sqlite() -> Finding:
     if sqlite3.sqlite_version_info < (3, 40):
-        advice = "the index needs 3.40 or later; use a newer Python, for instance from python.org"
+        advice = "the index needs SQLite 3.40 or later. Install a newer Python, such as from python.org."
         return Finding("SQLite", "wrong", f"{sqlite3.sqlite_version}: {advice}")
     return Finding("SQLite", "ok", sqlite3.sqlite_version)
 
@@ -251,7 +250,7 @@ def _extras() -> Iterator[Finding]:
             except PackageNotFoundError:
                 absent.append(name)
         if absent:
-            advice = f"not installed: {', '.join(absent)}; {install_command(extra)}"
+            advice = f"not installed: {', '.join(absent)}. Install: {install_command(extra)}"
             yield Finding(f"extra {extra}", "missing", advice)
         else:
             yield Finding(f"extra {extra}", "ok", ", ".join(found))
@@ -267,9 +266,9 @@ def _model_source(config: RetrievalConfig) -> Iterator[Finding]:
 def _embedder(config: RetrievalConfig, seconds: float) -> str:
     embedder = build_embedder(config.embedder)
     if embedder is None:
-        return "none is configured: lexical search only"
+        return "none configured: keyword search only"
     vector = ask(seconds, lambda: embedder.embed_query("Does it work?"), embedder)
-    return f"{embedder.id} gives vectors of {len(vector)} components"
+    return f"{embedder.id}, {len(vector)} dimensions"
 
 
 def _cutting(config: RetrievalConfig, _seconds: float) -> str:
@@ -293,23 +292,23 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
     try:
         llm, embedder = build_llm(config.llm), build_embedder(config.embedder)
     except RetrievalError as error:
-        msg = "not looked at, as the language model or the embedder cannot be used; see there"
+        msg = "not checked: the language model or the embedder failed"
         raise AbsentError(msg) from error
     evaluator = build_evaluator(config.evaluation, llm, embedder)
     if isinstance(evaluator, LocalEvaluator):
         if embedder is None:
-            msg = "without an embedder there are no scores; set embedder.kind"
+            msg = "no scores without an embedder. Set embedder.kind."
             raise AbsentError(msg)
-        return f"estimates by {embedder.id}; scores by RAGAS need the extra 'ragas' and a language model"
+        return f"estimates with {embedder.id}; RAGAS scores need the extra 'ragas' and a language model"
     if evaluator is None or kind not in {"auto", "ragas"}:
-        return f"{kind} made it; it was not called"
+        return f"created by {kind}, not called"
     # Importing RAGAS is what goes wrong; a model that stands in for the real one ends it there, before any request.
     sentinel: Any = _Sentinel()
     loaded = build_evaluator(config.evaluation, sentinel, sentinel)
     if loaded is not None:
         with suppress(_ReachedError):
             ask(seconds, lambda: loaded.evaluate("Does it work?", (), "It works."))
-    return f"RAGAS can be used: {evaluator.id}"
+    return f"RAGAS works: {evaluator.id}"
 
 
 def _transformer(name: str, config: RetrievalConfig, seconds: float) -> str:
@@ -323,7 +322,7 @@ def _model_for(config: RetrievalConfig) -> LLM:
 def _graph(config: RetrievalConfig) -> str:
     files = graph_files(config.graph, Path(config.index))
     if files is None:
-        msg = "there is no graph and it is left out without one; see graph.file"
+        msg = "disabled: there is no graph. Set graph.file."
         raise AbsentError(msg)
     graph = files.get()
     return f"{len(graph.entities):,} entities and {len(graph.relations):,} relations"
@@ -333,9 +332,9 @@ def _condenser(config: RetrievalConfig, _seconds: float) -> str:
     """Say what makes a question of a conversation stand alone."""
     kind = config.transform.history
     if kind != "llm":
-        return "the question stays as it is" if kind == "none" else "by a rule, without a language model"
+        return "queries stay unchanged" if kind == "none" else "by a rule, without a language model"
     if config.llm.kind == "none":
-        msg = "there is no language model, so a rule does it; set llm.kind"
+        msg = "no language model: a rule is used. Set llm.kind."
         raise AbsentError(msg)
     return f"asks {_model_for(config).id}"
 
@@ -378,7 +377,7 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
     except RetrievalError as error:
         reason = error
     if lacking := list(missing_settings(RetrievalConfig(store=config.store), with_embedder=False)):
-        msg = f"{' and '.join(lacking)} not set, in the environment or under store.{config.store.kind}"
+        msg = f"missing setting: {', '.join(lacking)}. Set it in the environment or under store.{config.store.kind}."
         raise ConfigurationError(msg, missing_keys=lacking)
     analyzer, vectors = build_analyzer(config.analysis), named_fields(config.vectors, embedder)
     store = build_store(config.store, Path(config.index), embedder, analyzer=analyzer, vectors=vectors)
@@ -389,15 +388,15 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
             await _search_once(store, manifest.dimension, by_words="lexical" in info.sides)
         elif config.store.kind in {"pinecone", "qdrant"} and embedder is not None:
             await _search_once(store, embedder.dimension)
-        waiting = f", {info.unembedded:,} of them not embedded yet" if info.unembedded else ""
-        return f"{info.location}: {info.documents:,} documents, {info.chunks:,} chunks{waiting}"
+        waiting = f", {info.unembedded:,} not embedded yet" if info.unembedded else ""
+        return f"{info.location}: {count(info.documents, 'document')}, {count(info.chunks, 'chunk')}{waiting}"
 
     try:
         return ask(seconds, look, store, embedder)
     except EmbedderMismatchError as error:
         if reason is None:
             raise
-        msg = "not looked at, as the embedder cannot be used; see there"
+        msg = "not checked: the embedder failed"
         raise AbsentError(msg) from error
 
 
@@ -457,7 +456,7 @@ def bounded(subject: str, seconds: float, probe: Callable[[], str], secrets: fro
 
 
 def _silence(seconds: float) -> str:
-    return f"no answer within {seconds:g} seconds; check the address, or try again if it is only starting up"
+    return f"no answer within {seconds:g} s. Check the address. If the service is starting, try again."
 
 
 def secrets_in(value: object, name: str = "") -> Iterator[str]:

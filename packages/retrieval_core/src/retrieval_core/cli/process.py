@@ -72,7 +72,7 @@ def ends_quietly() -> Generator[None]:
     except BrokenPipeError:
         raise SystemExit(NOBODY_READS) from None
     except OSError as error:
-        told = str(error) if error.filename is not None else f"the output cannot be written: {error}"
+        told = str(error) if error.filename is not None else f"can't write the output: {error}"
         _say(f"Error: {told}")
         _let_go_of(sys.stdout)  # or it would fail, and be told, once more
         raise SystemExit(FAILURE) from None

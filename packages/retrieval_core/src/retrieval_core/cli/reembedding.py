@@ -1,4 +1,4 @@
-"""What ``retrieval doctor`` says where an index was built with another embedder than the configured one."""
+"""``retrieval doctor``: explain what a change of the embedder costs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from posixpath import commonpath
 from typing import TYPE_CHECKING, Any, cast
 
+from retrieval_core.cli.messages import count
 from retrieval_core.cli.probes import MODEL_SECONDS, SERVICE_SECONDS, Finding, bounded, secrets_in
 from retrieval_core.errors import IncompleteSearchError, RetrievalError
 from retrieval_core.index.builders.backends import build_analyzer, build_embedder, build_store
@@ -55,7 +56,7 @@ def examine_change(config: RetrievalConfig) -> tuple[Finding, ...]:
     if contents is None:
         return ()
     found = bounded(
-        "change of embedder",
+        "embedder change",
         MODEL_SECONDS,
         lambda: asyncio.run(_told(config, embedder, contents)),
         frozenset(secrets_in(config)),
@@ -126,12 +127,13 @@ async def _told(config: RetrievalConfig, embedder: Embedder, contents: _Contents
             await aclose()
     manifest = contents.manifest
     same = (manifest.embedder_id or "").partition("@")[0] == embedder.id.partition("@")[0]
-    duration = f", in about {_duration(contents.chunks / rate)} ({rate:,.1f} a second, measured here)" if rate else ""
-    kind = ": the same model with other files, prefixes, pooling, length or dimension" if same else ""
+    duration = f" in about {_duration(contents.chunks / rate)} ({rate:,.1f} chunks/s on this machine)" if rate else ""
+    kind = ", the same model with other files, prefixes, pooling, length or dimension" if same else ""
     return (
-        f"{contents.location} was built with {manifest.embedder_id} ({manifest.dimension} components); configured is "
-        f"{embedder.id} ({embedder.dimension}){kind}. All {contents.documents:,} documents would have to be embedded "
-        f"again, some {contents.chunks:,} passages{duration}. {_remedy(config, contents)}"
+        f"{contents.location} was built with {manifest.embedder_id} ({manifest.dimension} dimensions), but "
+        f"{embedder.id} ({embedder.dimension} dimensions) is configured{kind}. To change, embed "
+        f"{count(contents.documents, 'document')} ({count(contents.chunks, 'chunk')}) again{duration}. "
+        f"{_remedy(config, contents)}"
     )
 
 
@@ -142,11 +144,9 @@ def _remedy(config: RetrievalConfig, contents: _Contents) -> str:
     lines: list[str] = []
     if contents.files:
         paths = " ".join(map(shlex.quote, contents.paths)) or "PATH..."
-        lines.append(f"To do so, with these settings: retrieval index {paths} {where}; then use that index.")
+        lines.append(f"Run: retrieval index {paths} {where}. Then use that index.")
     if (others := contents.documents - contents.from_files) > 0:
-        lines.append(
-            f"{others:,} of the documents came from no file; what has added them must add them to the new index."
-        )
+        lines.append(f"Add the documents that aren't from files ({others:,}) with the program that added them.")
     lines.append(f"To keep the index, configure {contents.manifest.embedder_id} again.")
     return " ".join(lines)
 

@@ -1,4 +1,4 @@
-"""``retrieval info`` and ``retrieval stats``: what an index holds, and how often it was asked."""
+"""``retrieval info`` and ``retrieval stats``: the contents of an index, and its usage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_FIELDS = 200
 @click.command("info")
 @index_options
 def info_command(*, given: Given) -> None:
-    """Say what the index holds, and which fields its passages have."""
+    """Show the size, embedder and metadata fields of the index."""
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
     from retrieval_core.index.builders.backends import model_source  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
@@ -92,13 +92,12 @@ def _in_lines(fields: Mapping[str, FieldInfo]) -> str:
 
 
 @click.command("stats")
-@click.option("--reset", is_flag=True, help="Begin to count anew, once the numbers so far are printed.")
+@click.option("--reset", is_flag=True, help="Reset the counts after printing them.")
 @index_options
 def stats_command(*, reset: bool, given: Given) -> None:
-    """Say how often the index was asked, and how that went.
+    """Show query counts, error rates and times of the index.
 
-    Counts, rates and times are those of all processes that keep them beside the index, as the commands search, context
-    and answer do: numbers alone, no text.
+    The commands search, context and answer count their queries beside the index. Only numbers are stored, no text.
     """
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
     from retrieval_core.index.builders.backends import totals_of  # noqa: PLC0415

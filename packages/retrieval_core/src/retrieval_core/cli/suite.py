@@ -1,4 +1,4 @@
-"""``retrieval suite``: run test suites of what is found, compare runs, choose settings, and make cases."""
+"""``retrieval suite``: run search test suites, compare runs, tune settings and draft cases."""
 
 from __future__ import annotations
 
@@ -47,22 +47,26 @@ class _SuiteGroup(click.Group):
 
 @click.group("suite", cls=_SuiteGroup)
 def suite_group() -> None:
-    """Test what is found: run suites of cases, compare runs, choose settings.
+    """Test search results: run suites, compare runs, tune settings.
 
-    Exit codes: 0 all is well, 1 a case failed or a criterion was missed, 2 an error or wrong use, 3 a regression.
+    Exit codes: 0 success, 1 a case failed or a criterion was missed, 2 an error or wrong use, 3 a regression.
     """
 
 
 @suite_group.command("run")
 @click.argument("file", type=_FILE)
-@click.option("--url", help="Ask a service over HTTP, such as http://127.0.0.1:8000, in place of an index.")
-@click.option("--name", "index_name", help="The index of that service, where it has several.")
-@click.option("--mode", type=MODES, help="Search by vectors, by keywords, or both; cases with a mode keep it.")
-@click.option("--tag", "tags", multiple=True, help="Run the cases with this tag only; may be repeated.")
-@click.option("-n", "--concurrency", type=click.IntRange(min=1), default=4, help="Questions at once.  [default: 4]")
-@click.option("--twice", is_flag=True, help="Run everything a second time, and compare (SC-006).")
-@click.option("--report", "reports", type=_NEW_FILE, multiple=True, help="Write FILE.json, .xml (JUnit) or .html.")
-@click.option("--before", type=_FILE, help="An earlier JSON report: compare with it, and show both on the page.")
+@click.option("--url", help="Test a server, such as http://127.0.0.1:8000.")
+@click.option("--name", "index_name", help="Choose the index of that server.")
+@click.option("--mode", type=MODES, help="Set the mode of cases that have none.")
+@click.option("--tag", "tags", multiple=True, help="Run only cases with this tag. Repeatable.")
+@click.option(
+    "-n", "--concurrency", type=click.IntRange(min=1), default=4, help="Run so many queries in parallel.  [default: 4]"
+)
+@click.option("--twice", is_flag=True, help="Run everything twice and compare the results.")
+@click.option(
+    "--report", "reports", type=_NEW_FILE, multiple=True, help="Write a report: .json, .xml (JUnit) or .html."
+)
+@click.option("--before", type=_FILE, help="Compare with an earlier JSON report.")
 @index_options
 def run_command(
     *,
@@ -76,9 +80,10 @@ def run_command(
     before: Path | None,
     given: Given,
 ) -> None:
-    """Run the cases of FILE, *.retrieval.yaml or *.retrieval.json, and say which of them fail and why.
+    """Run the cases of a suite and explain the failures.
 
-    The index is that of --index, or the one that FILE names. The token for --url is read from RETRIEVAL_SUITE_TOKEN.
+    FILE is *.retrieval.yaml or *.retrieval.json, and may name its index. Set the token for --url in
+    RETRIEVAL_SUITE_TOKEN.
     """
     from retrieval_core.cli.render_suite import print_comparison, print_suite  # noqa: PLC0415 - help needs none of this
     from retrieval_core.errors import InvalidParameterError  # noqa: PLC0415
@@ -113,10 +118,13 @@ def run_command(
 @suite_group.command("compare")
 @click.argument("before", type=_FILE)
 @click.argument("after", type=_FILE)
-@click.option("--measure", type=_MEASURES, default="recall@5", help="What is compared.  [default: recall@5]")
+@click.option("--measure", type=_MEASURES, default="recall@5", help="Compare this measure.  [default: recall@5]")
 @common_options
 def compare_command(*, before: Path, after: Path, measure: str, given: Given) -> None:
-    """Compare two JSON reports of one suite: which cases changed, and whether that is more than noise."""
+    """Compare two JSON reports of one suite.
+
+    It lists the cases that changed, and tells a significant change from noise.
+    """
     from dataclasses import asdict  # noqa: PLC0415 - help needs none of this
 
     from retrieval_core.cli.render_suite import print_comparison  # noqa: PLC0415
@@ -136,16 +144,21 @@ def compare_command(*, before: Path, after: Path, measure: str, given: Given) ->
 
 @suite_group.command("tune")
 @click.argument("file", type=_FILE)
-@click.option("--try", "settings", metavar="NAME:KEY=VALUE,…", multiple=True, required=True, help="May be repeated.")
-@click.option("--measure", type=_MEASURES, default="ndcg@10", help="What counts.  [default: ndcg@10]")
-@click.option("--folds", type=click.IntRange(min=2), default=5, help="Parts held out in turn.  [default: 5]")
-@click.option("--seed", type=int, default=0, help="Of the random choices.  [default: 0]")
+@click.option(
+    "--try", "settings", metavar="NAME:KEY=VALUE,…", multiple=True, required=True, help="Try this setting. Repeatable."
+)
+@click.option("--measure", type=_MEASURES, default="ndcg@10", help="Optimize this measure.  [default: ndcg@10]")
+@click.option("--folds", type=click.IntRange(min=2), default=5, help="Set the number of folds.  [default: 5]")
+@click.option("--seed", type=int, default=0, help="Set the random seed.  [default: 0]")
 @index_options
 def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: int, seed: int, given: Given) -> None:
-    """Choose among settings: each runs the cases of FILE, and is compared with what is configured.
+    """Compare settings on the cases of a suite.
 
-    For instance --try words:search.mode=lexical --try more:search.candidates=200. With index=FILE a setting may have an
-    index of its own, made with other chunks or another model.
+    Each setting runs all cases and is compared with the configuration. For example:
+
+    --try keywords:search.mode=keyword --try more:search.candidates=200
+
+    With index=FILE a setting uses its own index, made with other chunks or another embedder.
     """
     from dataclasses import asdict, replace  # noqa: PLC0415 - help needs none of this
 
@@ -174,15 +187,15 @@ def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: 
 
 
 @suite_group.command("draft")
-@click.option("--log", type=_FILE, help="Questions that were asked, one a line, or JSON lines with 'query'.")
-@click.option("--count", type=click.IntRange(min=1), default=40, help="The most cases.  [default: 40]")
-@click.option("--name", default="drafted", help="Of the suite.  [default: drafted]")
-@click.option("--output", type=_NEW_FILE, help="A new file to write, in place of standard output.")
+@click.option("--log", type=_FILE, help="Read queries from a log: text or JSON lines.")
+@click.option("--count", type=click.IntRange(min=1), default=40, help="Limit the number of cases.  [default: 40]")
+@click.option("--name", default="drafted", help="Name the suite.  [default: drafted]")
+@click.option("--output", type=_NEW_FILE, help="Write to a new file.  [default: standard output]")
 @index_options
 def draft_command(*, log: Path | None, count: int, name: str, output: Path | None, given: Given) -> None:
-    """Propose cases, as YAML on standard output, each with the text that it rests on.
+    """Draft cases for a suite, as YAML.
 
-    Without --log they ask for the headings of the documents. All are marked to be skipped until somebody has looked.
+    Without --log, the queries are headings of your documents. All cases are skipped until you have reviewed them.
     """
     from retrieval_core.evaluate.suite.drafting import (  # noqa: PLC0415 - help needs none of this
         draft_from_index,
@@ -194,7 +207,7 @@ def draft_command(*, log: Path | None, count: int, name: str, output: Path | Non
     from retrieval_core.index.builders.backends import build_analyzer, place_of  # noqa: PLC0415
 
     if output is not None and output.exists():
-        msg = f"--output: there is a file {str(output)!r} already, and cases in it may have been looked at"
+        msg = f"--output: {str(output)!r} already exists and may contain reviewed cases. Choose a new file."
         raise click.UsageError(msg)
     with _index(given) as index:
         if log is None:
@@ -216,13 +229,12 @@ def draft_command(*, log: Path | None, count: int, name: str, output: Path | Non
 
 @suite_group.command("import")
 @click.argument("file", type=_FILE)
-@click.option("--name", default="imported", help="Of the suite.  [default: imported]")
+@click.option("--name", default="imported", help="Name the suite.  [default: imported]")
 @common_options
 def import_command(*, file: Path, name: str, given: Given) -> None:
-    """Turn another program's file into cases, as YAML on standard output.
+    """Import cases from a CSV or promptfoo file, as YAML.
 
-    FILE is CSV with the columns question and expected_file, or a file of promptfoo. What is left out is listed on
-    standard error.
+    A CSV file has the columns question and expected_file. Warnings name the rows that can't be imported.
     """
     from retrieval_core.evaluate.suite.drafting import to_yaml  # noqa: PLC0415 - help needs none of this
     from retrieval_core.evaluate.suite.importing import import_cases  # noqa: PLC0415
@@ -279,7 +291,7 @@ def _target(
             given = replace(given, index_files=(str(file.parent / named),))
     if url is not None:
         if given.assignments or given.config_file or given.store or given.index_files:
-            msg = "--index, --store, --config and --set are of an index on this machine; a service has its own settings"
+            msg = "--index, --store, --config and --set don't apply to a server. Leave them out with --url."
             raise click.UsageError(msg)
         sync = SyncBridge()
         try:
@@ -309,7 +321,7 @@ def _tagged(suite: Suite, tags: tuple[str, ...]) -> Suite:
     cases = [case for case in suite.cases if set(tags) & set(case.tags)]
     if not cases:
         known = sorted({tag for case in suite.cases for tag in case.tags})
-        msg = f"no case has the tag {' or '.join(tags)}; there are {', '.join(known) or 'none'}"
+        msg = f"no case has the tag {' or '.join(tags)}. Tags: {', '.join(known) or 'none'}"
         raise click.UsageError(msg)
     return suite.model_copy(update={"cases": cases})
 
@@ -328,10 +340,10 @@ def _settings(texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     for text in texts:
         name, _, assignments = text.partition(":")
         if not name or "=" not in assignments:
-            msg = f"--try takes NAME:KEY=VALUE, for instance words:search.mode=lexical; got {text!r:.80}"
+            msg = f"--try needs NAME:KEY=VALUE, but is {text!r:.80}. For example: keywords:search.mode=keyword"
             raise click.UsageError(msg)
         if name in made:
-            msg = f"--try: {name!r:.80} is the name of another setting already"
+            msg = f"--try: the name {name!r:.80} is already used. Choose another one."
             raise click.UsageError(msg)
         made[name] = tuple(assignments.split(","))
     return made
@@ -340,10 +352,10 @@ def _settings(texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 def _check_reports(reports: tuple[Path, ...]) -> None:
     for report in reports:
         if report.suffix not in {".json", ".xml", ".html"}:
-            msg = f"--report writes .json, .xml or .html, got {report.name!r}"
+            msg = f"--report: unknown type of {report.name!r}. Use .json, .xml or .html."
             raise click.UsageError(msg)
         if not report.parent.is_dir():
-            msg = f"--report: {str(report)!r} cannot be written, since there is no folder {str(report.parent)!r}"
+            msg = f"--report: {str(report)!r} can't be written: the folder {str(report.parent)!r} does not exist"
             raise click.UsageError(msg)
 
 

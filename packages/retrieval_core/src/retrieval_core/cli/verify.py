@@ -1,4 +1,4 @@
-"""``retrieval verify``: whether what is stored is what was read."""
+"""``retrieval verify``: compare the index with its documents."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ UNVERIFIABLE = 2
 
 
 @click.command("verify")
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Compare N documents drawn at random, not all.")
-@click.option("--seed", type=int, metavar="N", help="Draw the same documents as the last time with this number.")
-@click.option("--repair", is_flag=True, help="Repair differences only, then compare again.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Verify N random documents.  [default: all]")
+@click.option("--seed", type=int, metavar="N", help="Draw the same sample again with this seed.")
+@click.option("--repair", is_flag=True, help="Repair differences, then verify again.")
 @index_options
 def verify_command(*, sample: int | None, seed: int | None, repair: bool, given: Given) -> None:
-    """Check everything that is stored for damage.
+    """Verify that the index is undamaged and matches its files.
 
-    Checks text, fields, vectors and postings of each chunk, and each document with its file if that has changed. Ends
-    with 0 if nothing differs, 1 if anything does, and 2 if nothing does but something could not be compared.
+    It verifies text, fields, vectors and postings of each chunk, and files that changed. Exit codes: 0 no differences,
+    1 differences, 2 no differences, but some chunks can't be verified.
     """
     from retrieval_core.cli.render import print_integrity  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.index.open import open_index  # noqa: PLC0415

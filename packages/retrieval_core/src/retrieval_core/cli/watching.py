@@ -138,10 +138,10 @@ def _report(
         if folder not in places and folder not in missing:
             missing.add(folder)
             what = "was replaced by an empty one" if _is_folder(folder) else "is not there"
-            warn(f"the folder {folder} {what}; its documents stay in the index, and it is indexed when it has files")
+            warn(f"the folder {folder} {what}; its documents stay in the index until it has files again")
         elif folder in places and folder in missing:
             missing.remove(folder)
-            warn(f"the folder {folder} is back and is followed again")
+            warn(f"the folder {folder} is back. Its changes are indexed again.")
 
 
 def _ticks(stop: Event) -> Generator[set[tuple[Any, str]]]:
