@@ -205,11 +205,11 @@ def test_an_unknown_identifier_is_not_called_a_stop_word(index_file: Path, mode:
 
 
 def test_the_command_line_says_it_first(index_file: Path) -> None:
-    """``search`` and ``answer`` print the note before anything else; their JSON has it too."""
+    """``search`` warns before anything else, an ``answer`` begins with it; their JSON has it too."""
     found = command(index_file, "search", UNKNOWN)
-    assert found.stdout.startswith(NAMED), found.stderr
-    assert NOT_HERE not in found.stdout
-    assert command(index_file, "search", OFF_SUBJECT).stdout.startswith(NOT_HERE)
+    assert found.stderr.startswith(f"Warning: {NAMED}"), found.stderr
+    assert NOT_HERE not in found.stderr
+    assert command(index_file, "search", OFF_SUBJECT).stderr.startswith(f"Warning: {NOT_HERE}")
     assert command(index_file, "answer", UNKNOWN).stdout.startswith(NAMED)
     told = json.loads(command(index_file, "search", UNKNOWN, "--json").stdout)
     assert told["relevance"]["unknown"] == ["BERTH_QUANTUM_MODE"]
