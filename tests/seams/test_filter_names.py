@@ -127,11 +127,11 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 
 def test_the_command_line_warns(files: tuple[str, str]) -> None:
-    """The warning is printed before the hits."""
+    """The warning is printed on standard error."""
     place, config = files
     command = [sys.executable, "-m", "retrieval_core.cli", "search", QUERY, "--index", place, "--config", config]
     done = subprocess.run([*command, "--filter", '{"brnd": {"$ne": "x"}}'], capture_output=True, text=True, check=True)
-    assert "no chunk has a field 'brnd'; did you mean 'brand'?" in " ".join(done.stdout.split())
+    assert "no chunk has a field 'brnd'; did you mean 'brand'?" in " ".join(done.stderr.split())
 
 
 def test_the_server_warns_over_http_and_mcp(files: tuple[str, str]) -> None:
