@@ -126,7 +126,7 @@ def test_a_synchronous_query_of_a_store_that_refuses_with_a_value_error(mode: An
         async def inside() -> list[Any]:
             return [*retriever.retrieve("bright moon"), *await retriever.aretrieve("bright moon")]
 
-        found = [*retriever.retrieve("bright moon"), *asyncio.run(inside())]
+        found: list[Any] = [*retriever.retrieve("bright moon"), *asyncio.run(inside())]
     assert [(item.node.node_id, item.degraded) for item in found] == [("moon", [])] * 3
 
 
@@ -143,7 +143,9 @@ def test_keyword_search_without_reading_by_id(mode: Any, caplog: pytest.LogCaptu
     store = NoReading()
     with opened(store) as pipeline, caplog.at_level(logging.WARNING):
         retriever = RetrievalCoreRetriever(pipeline, top_k=1, mode=mode)
-        found = [item for query in ("bright moon", "a star", "baked bread") for item in retriever.retrieve(query)]
+        found: list[Any] = [
+            item for query in ("bright moon", "a star", "baked bread") for item in retriever.retrieve(query)
+        ]
     assert [item.node.node_id for item in found] == ["moon", "sun", "bread"]
     assert [item.degraded for item in found] == [[], [], []]
     assert store.readings == 1
@@ -154,6 +156,7 @@ def test_a_dead_side_is_named_if_the_other_one_finds_nothing() -> None:
     """An empty list would say that nothing is there."""
     with opened(Dead()) as pipeline:
         retriever = RetrievalCoreRetriever(pipeline, mode="hybrid")
-        assert retriever.retrieve("bright moon")[0].degraded
+        found: list[Any] = retriever.retrieve("bright moon")
+        assert found[0].degraded
         with pytest.raises(SearchError, match=r"dense: Dead failed: .*10\.0\.0\.1"):
             retriever.retrieve("zebra")

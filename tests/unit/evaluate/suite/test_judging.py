@@ -151,7 +151,7 @@ def test_a_threshold_needs_similarities() -> None:
     ("change", "told"),
     [
         ({"text": " "}, "content is empty"),
-        ({"chunk_index": 7}, "chunk_index 7 is not below total_chunks"),
+        ({"chunk_index": 7}, "chunk_index 7 is not in the range of total_chunks"),
         ({"document_id": " "}, "its id or its document's is empty"),
     ],
 )

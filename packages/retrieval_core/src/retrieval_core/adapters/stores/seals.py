@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -35,18 +34,14 @@ _CLAIMS = {
 """A word for people for each column; columns without one describe the position."""
 
 
-OWN = frozenset({"identity", "place", "text"})
-"""The claims that differ from record to record; others are often the same in all chunks of a document."""
-
-
-def _checksum_of(count: int, is_shared: bool) -> Callable[[Any], int]:
+def _checksum_of(count: int) -> Callable[[Any], int]:
     """Return the function that computes the checksum of so many values."""
     form = "\x1f".join(["%s"] * count)
 
     def compute(values: Any) -> int:
         return crc32((form % values).encode("utf-8", "surrogatepass"))
 
-    return lru_cache(1024)(compute) if is_shared else compute
+    return compute
 
 
 class Seal:
@@ -64,7 +59,7 @@ class Seal:
         for position, column in enumerate(columns):
             places.setdefault(_CLAIMS.get(column, "place"), []).append(position)
         self.claims = tuple(places)
-        self._parts = tuple((itemgetter(*at), _checksum_of(len(at), name not in OWN)) for name, at in places.items())
+        self._parts = tuple((itemgetter(*at), _checksum_of(len(at))) for at in places.values())
         self._form = struct.Struct(f"<{len(self.claims)}I")
         self.size = self._form.size
 

@@ -146,8 +146,8 @@ def _wrong_with(chunk: Chunk) -> Iterator[str]:
     if not chunk.text.strip():
         yield "content is empty"
     is_placed = {"chunk_index", "total_chunks"}.isdisjoint(chunk.missing_fields)
-    if is_placed and not 0 <= chunk.chunk_index < chunk.total_chunks:
-        yield f"chunk_index {chunk.chunk_index} is not below total_chunks {chunk.total_chunks}"
+    if is_placed and not 0 <= chunk.chunk_index <= chunk.total_chunks:  # some programs count chunks from 1
+        yield f"chunk_index {chunk.chunk_index} is not in the range of total_chunks {chunk.total_chunks}"
 
 
 def _missing(case: Case, ranks: Mapping[str, int | None]) -> Iterator[MissingDocumentError]:
