@@ -119,6 +119,7 @@ def lint(session: nox.Session) -> None:
     session.install(*group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("python", "tools/language.py")
     for schema, files in GITHUB_FILES.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *sorted(map(str, ROOT.glob(files))))
 
