@@ -369,11 +369,11 @@ class RetrievalConfig(Settings):
 
     @property
     def provenance(self) -> Provenance | None:
-        """Where the settings come from, if they were loaded for an index."""
+        """The sources of the settings, if they were loaded for an index."""
         return self._provenance
 
     def with_provenance(self, provenance: Provenance) -> Self:
-        """Return the settings with where they come from."""
+        """Return the settings with their sources."""
         config = self.model_copy()
         config._provenance = provenance  # noqa: SLF001 - of this class
         return config
