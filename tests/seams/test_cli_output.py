@@ -82,6 +82,7 @@ def test_one_result_is_one_result(folder: Path) -> None:
     assert re.search(r"^1 result · ", printed, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_explanations_come_with_verbose_only(folder: Path) -> None:
     """Raw scores, and what score, relevance and fusion are."""
     asked = ("search", "how far away is the moon", *FAKE)

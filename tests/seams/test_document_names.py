@@ -70,6 +70,7 @@ def test_a_folder_elsewhere_is_named_by_its_own_name(tmp_path: Path) -> None:
     assert (again["added"], again["updated"], again["removed"], again["documents"]) == (0, 1, 1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [".retrieval/index.db", "index.db", "../elsewhere/kb.db"])
 def test_names_do_not_depend_on_the_current_folder(tmp_path: Path, index: str) -> None:
     """Nor on the way a path is written."""

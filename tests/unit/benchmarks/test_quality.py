@@ -64,6 +64,7 @@ def _run(folder: Path, *more: str) -> dict[str, dict[str, Any]]:
     return {row["system"]: row for row in json.loads(file.read_text("utf-8"))["rows"]}
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_one_table_of_all_and_a_second_run_measures_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -127,6 +127,7 @@ def test_a_preset_is_a_configuration(tmp_path: Path, files: Path) -> None:
         assert index.retrieve("crust").hits[0].chunk.document_id == "files/bread.txt"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the open files of this process cannot be counted")
 @pytest.mark.parametrize(("kind", "several"), [("memory", 30), ("sqlite", 30), ("lancedb", 5)])
 def test_indexes_that_nobody_closed_let_go_of_what_they_held(

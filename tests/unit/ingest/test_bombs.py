@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell the memory of a process in other ways")
 @pytest.mark.parametrize("name", BOMBS)
 def test_no_bomb_takes_much_memory(tmp_path: Path, name: str) -> None:
