@@ -105,6 +105,7 @@ def test_an_answer_ends_with_one_line(folder: Path) -> None:
     assert "estimated probability" in verbose
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -64,6 +64,7 @@ def test_both_faces_give_the_rank_that_the_search_gives(url: str, place: int) ->
     assert f"number {place + 1}" in told["why"]
 
 
+@pytest.mark.slow
 def test_a_chunk_beyond_all_that_was_searched_has_no_rank(url: str) -> None:
     """It has its own score, which does not depend on other chunks; nothing says how many come before it."""
     chunk = f"c{DEEPEST + 100:04}"

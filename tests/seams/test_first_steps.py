@@ -382,6 +382,7 @@ def test_the_report_names_the_store_that_was_filled(tmp_path: Path) -> None:
     assert ".db" not in ended.stdout
 
 
+@pytest.mark.slow
 def test_the_report_names_a_folder_of_lancedb(tmp_path: Path) -> None:
     """The default place becomes a folder."""
     pytest.importorskip("lancedb")
@@ -390,6 +391,7 @@ def test_the_report_names_a_folder_of_lancedb(tmp_path: Path) -> None:
     assert "1 chunk in .retrieval/index.lance" in ended.stdout
 
 
+@pytest.mark.slow
 def test_the_report_names_a_collection_of_qdrant(tmp_path: Path) -> None:
     """With the address of its server, or the folder of its local mode."""
     pytest.importorskip("qdrant_client")

@@ -30,7 +30,7 @@ from support.wire_server import Changed, ClosedMidBody, Fault, PausedMidBody, Re
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 REPOSITORY, REVISION = "acme/bge-small", "0123456789abcdef0123456789abcdef01234567"
 FILE, TOKENIZER = "onnx/model.onnx", "tokenizer.json"

@@ -26,6 +26,7 @@ def text_of(folder: Path, body: str) -> str:
     return document.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", ["div", "span", "b", "blockquote", "ul", "table"])
 def test_text_below_200_000_elements_is_read(tmp_path: Path, tag: str) -> None:
     """Before, in and after them; the page took 200,000 levels, which no parser with a call for each survives."""

@@ -146,6 +146,7 @@ def test_edits_of_words_are_never_a_match(words: list[str], data: st.DataObject)
     assert (find_quote(" ".join(quote), text) is not None) == stands
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["a ", "[x](", "*_", "- \n", "[", "a-\n", "… ", "`", "e\u0301", "(", "1,", "\\", "\n"])
 @pytest.mark.parametrize("quote", ["a a a b", "a a … a a … a b", "[x](x", "\n" * 1_000 + "b"])
 def test_no_text_holds_it_up(text: str, quote: str) -> None:
