@@ -120,7 +120,7 @@ def test_the_command_asks_a_service(url: str, folder: Path) -> None:
     by_words = CliRunner().invoke(main, ["suite", "run", str(file), "--mode", "lexical", "--json"])
     assert json.loads(by_words.stdout)["results"][0]["status"] == "passed"
     refused = CliRunner().invoke(main, ["suite", "run", str(file), "--set", "search.top_k=3"])
-    assert (refused.exit_code, "a service has its own settings" in refused.output) == (2, True)
+    assert (refused.exit_code, "don't apply to a server" in refused.output) == (2, True)
 
 
 def test_an_empty_collection_of_a_service_has_nothing_to_find(url: str) -> None:

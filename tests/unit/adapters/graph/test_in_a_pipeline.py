@@ -107,7 +107,7 @@ def test_the_command() -> None:
     code, output = call("where was EINSTEIN born", "--set", "graph.file=facts.jsonl")
     assert (code, output) == (
         0,
-        "entities: Einstein\nrelations: born in\n  3  Einstein -born in-> Ulm  (bio#0)\npassages:\n  3.00  bio#0\n",
+        "entities: Einstein\nrelations: born in\n  3  Einstein -born in-> Ulm  (bio#0)\nchunks:\n  3.00  bio#0\n",
     )
     code, output = call("where was EINSTEIN born", "--set", "graph.file=facts.jsonl", "--json")
     assert json.loads(output)["chunks"] == [{"chunk_id": "bio#0", "score": 3.0}]
@@ -129,13 +129,13 @@ def test_names_on_the_command_line(here: Path) -> None:
     (here / "facts.jsonl").write_text('{"subject": "Einstein", "relation": "born in", "object": "Ulm"}')
     code, output = call("einstein", "--set", "graph.file=facts.jsonl")
     assert code == 0
-    assert output.endswith("  1  Einstein -born in-> Ulm\nsearched for: Einstein Ulm\n")
+    assert output.endswith("  1  Einstein -born in-> Ulm\nalso searched: Einstein Ulm\n")
 
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("arguments", "problem"),
-    [((), "there is no knowledge graph"), (("--set", "graph.file=nothing.jsonl"), "there is no file nothing.jsonl")],
+    [((), "no knowledge graph"), (("--set", "graph.file=nothing.jsonl"), "there is no file nothing.jsonl")],
 )
 def test_without_a_graph(arguments: tuple[str, ...], problem: str) -> None:
     """Wrong use says what to do."""
