@@ -29,7 +29,7 @@ COMMANDS = {
     "help": ("--help",),
     "version": ("--version",),
     "index": ("index", "moon.md", *FAKE),
-    "search": ("search", "how far is the moon", *FAKE),
+    "search": ("search", "how far is the moon", "--set", "answer.abstain_below=0", *FAKE),
     "search in JSON": ("search", "how far is the moon", "--json", *FAKE),
     "context": ("context", "how far is the moon", *FAKE, *COUNT),
     "answer": ("answer", "how far is the moon", *FAKE, *COUNT),
