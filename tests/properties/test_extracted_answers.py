@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import ContextPack
 
 ANALYZER = Analyzer()
+FENCE = "- item of the moon list\n> ```\n"
+QUOTED_FENCE = quoting({"d0": FENCE}, ("d0", [Span(0, len(FENCE))])), {"d0": FENCE}
 SAID = "The moon is far away from every sea. "
 FRAGMENTS = (
     *(
@@ -149,6 +151,7 @@ def test_a_pack_that_says_something_gives_an_answer(before: str, after: str, que
 
 
 @settings(max_examples=times(300), deadline=None)
+@example(drawn=QUOTED_FENCE, query="How far is the moon?")
 @given(drawn=packs(), query=QUERIES)
 def test_markers_are_no_code(drawn: tuple[ContextPack, dict[str, str]], query: str) -> None:
     """Where the answer is shown as Markdown, every marker is a part of its text: no block swallows it."""
@@ -164,7 +167,7 @@ def test_markers_are_no_code(drawn: tuple[ContextPack, dict[str, str]], query: s
 def test_a_quoted_fence_without_an_end_has_its_marker_behind_it() -> None:
     text = "> ```\n> a quoted moon"
     found = candidates(quoting({"d": text}, ("d", [Span(0, len(text))])), ANALYZER, "How far is the moon?")
-    assert compose(choose(found))[0] in {f"{text}\n\n[1]", "```\na quoted moon\n\n[1]"}
+    assert compose(choose(found))[0] == "```\na quoted moon\n```\n\n[1]"
 
 
 def _code(text: str) -> Iterator[tuple[int, int]]:

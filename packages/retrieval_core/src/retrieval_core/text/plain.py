@@ -22,6 +22,7 @@ _QUOTATION = re.compile(r"^[^\S\n]{0,3}> ?", re.MULTILINE)
 _CALLOUT = re.compile(r"\s*(?:\[!\w+\]|(?:!!!|\?\?\?\+?)[^\S\n]+\w[^\n]*)(?:\n|\Z)")
 """The line that begins a note of GitHub or MkDocs."""
 _DEFINITION = re.compile(r"^[^\S\n]{0,3}\[[^\]\n]+\]:[^\S\n]*\S[^\n]*(?:\n|\Z)", re.MULTILINE)
+_FENCE = re.compile(r"[^\S\n]{0,3}(`{3,}|~{3,})")
 _CELL = re.compile(r"(?<!\\)\|")
 _IDENTIFIER = re.compile(r"-{0,2}[^\W_](?:[\w.:/=@-]*[^\W_])?")
 """Code that reads the same without its ticks, also where the text is shown as Markdown."""
@@ -48,7 +49,7 @@ def _plain(text: str, depth: int) -> str:
 def _plain_block(text: str, block: Block, depth: int) -> str:
     said = text[block.span.start : block.span.end]
     if block.kind == "code":
-        return "" if said.lstrip().startswith("<!--") and said.endswith("-->") else said
+        return "" if said.lstrip().startswith("<!--") and said.endswith("-->") else _closed(said)
     if block.kind == "heading":
         return block.title
     if block.kind == "table":
@@ -57,6 +58,15 @@ def _plain_block(text: str, block: Block, depth: int) -> str:
     if block.kind == "list" and block.parts and depth < _DEEPEST:
         return "\n".join(filter(None, (_item(text[part.start : part.end], depth) for part in block.parts)))
     return _paragraph(said, depth)
+
+
+def _closed(code: str) -> str:
+    """Return a block of code whose fence ends, so that nothing below it is taken for code."""
+    first, *rest = code.rstrip().split("\n")
+    fence = _FENCE.match(first)
+    if fence is None or (rest and re.fullmatch(rf"[^\S\n]{{0,3}}{fence[1][0]}{{{len(fence[1])},}}", rest[-1])):
+        return code
+    return "\n".join((first, *rest, fence[1]))
 
 
 def _rows(head: str, rows: Sequence[str]) -> Iterator[str]:
@@ -89,6 +99,9 @@ def _item(item: str, depth: int) -> str:
 def _paragraph(said: str, depth: int) -> str:
     if said.lstrip().startswith(">") and depth < _DEEPEST:
         return _plain(_QUOTATION.sub("", said), depth + 1)
+    rows = [line.strip() for line in said.strip().split("\n")]
+    if all(len(row) > 2 and row[0] == row[-1] == "|" for row in rows):  # a table whose head is in another chunk
+        return "\n".join("; ".join(filter(None, _cells(row))) for row in rows)
     told = _inline(_DEFINITION.sub("", _CALLOUT.sub("", said, count=1)).strip())
     return told if any(character.isalnum() for character in told) else ""
 
