@@ -110,7 +110,7 @@ def test_the_command_reports_a_guess_once(tmp_path: Path) -> None:
         command = [*RETRIEVAL, *arguments, *KEYWORDS, "--index", "index.db"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done.stdout + done.stderr
 
     report = json.loads(run("index", "kunden.csv", "--json"))
     (note,) = report["notes"]
