@@ -61,7 +61,7 @@ def test_both_faces_give_the_rank_that_the_search_gives(url: str, place: int) ->
     also = over_http(url, chunk_id=chunk)
     assert (also["expected"]["rank"], also["expected"]["scores"]["lexical_rank"]) == (place + 1, place + 1)
     assert told["why"] == also["why"]
-    assert f"number {place + 1}" in told["why"]
+    assert f"rank is {place + 1}," in told["why"]
 
 
 @pytest.mark.slow

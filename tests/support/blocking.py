@@ -32,7 +32,7 @@ def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
             function.can_block_in("retrieval_core/installation.py", {"install_command"})
         # Opening an index without a configuration reads the settings beside it, a few kilobytes; it says so.
         for function in blocker.functions.values():
-            function.can_block_in("index/settings.py", {"load_index_config"})
+            function.can_block_in("index/settings.py", {"load_index_config", "load_shared_config"})
         # The coverage tool takes a lock of its own wherever a line is seen first, also in the middle of a coroutine.
         blocker.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
         yield blocker

@@ -52,7 +52,8 @@ def open_indexes(
     """Open several indexes and search them as one.
 
     The indexes share one embedder, one language model, one set of query transformers and one reranker, so each query is
-    embedded once. Opening is instant: files and models are loaded when the first call needs them.
+    embedded once. Opening is instant: files and models are loaded when the first call needs them. Only the settings of
+    the indexes are read at once, if you give no ``config``.
 
     Args:
         indexes: Index files by name, such as ``{"docs": "docs.db"}``, or a list of files. Files in a list are named
