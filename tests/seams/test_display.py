@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core import Chunk, Document, FederatedIndex, Hit, Scores, open_index
+from retrieval_core import Chunk, Document, FederatedIndex, Hit, RetrievalResult, Scores, open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -110,6 +110,13 @@ def test_a_result_lists_its_hits(index: Index) -> None:
     assert re.fullmatch(
         r"  1\. Hit\(id='b#0', score=[-\d.]+, source='b\.txt', text='The moon is 384,400 km away\.'\)", lines[1]
     )
+
+
+def test_a_result_without_a_query_is_shown() -> None:
+    """Code that builds results need not have a query."""
+    result = RetrievalResult("", (), "", {}, 1.0)
+    assert repr(result) == "RetrievalResult(hits=0, latency_ms=1)"
+    assert "hits: 0" in read(result._repr_html_()).text  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_report_counts(tmp_path: Path) -> None:

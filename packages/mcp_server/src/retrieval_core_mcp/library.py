@@ -139,7 +139,7 @@ class Library:
 
         So the documents of a folder behind a link have the same names after the link is switched.
         """
-        from retrieval_core.index.open import base_folder  # noqa: PLC0415 - the handshake does not wait for it
+        from retrieval_core.index.settings import base_folder  # noqa: PLC0415 - the handshake does not wait for it
 
         base = base_folder(Path(self._settings.retrieval.index)).absolute()
         real = base.resolve()  # names are relative to it

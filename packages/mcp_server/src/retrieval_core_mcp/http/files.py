@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 from retrieval_core.errors import EmbeddingError
-from retrieval_core.index.open import base_folder
+from retrieval_core.index.settings import base_folder
 from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core.ports import Catalog
 from retrieval_core_mcp.fitting import in_one_line

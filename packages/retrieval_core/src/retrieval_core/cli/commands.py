@@ -85,7 +85,7 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
 
     config = given.config()
     place = place_of(config)
-    before = remembered_settings(config)
+    before: dict[str, Any] | None = remembered_settings(config)
 
     def run(index: Index, paths: tuple[Path, ...] = paths) -> IndexReport:
         with progress_bar("chunks") as show:
@@ -99,11 +99,14 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
             return index.ingest(paths, on_progress, follow_links=follow_links, gitignore=not no_ignore)
 
     def tell(report: IndexReport) -> None:
+        nonlocal before
         if given.as_json:
             (print_json_line if watch else print_json)({**report_to_json(report), "store": store_name(config)})
         else:
             print_report(report, store_name(config))
-            print_memory(config, before)
+            if before is not None:
+                print_memory(config, before)
+            before = None  # settings are stored once, by the first run
 
     with open_index(config=config) as index:
         if watch:

@@ -46,6 +46,8 @@ class _Modes(click.Choice[str]):
 
 
 MODES = _Modes(("hybrid", "vector", "keyword", "dense", "lexical"))
+MODE_NAMES = "[hybrid|vector|keyword]"
+"""The names that help texts show."""
 _Command: TypeAlias = "Callable[..., None]"
 _Option: TypeAlias = "Callable[[_Command], _Command]"
 
@@ -214,7 +216,12 @@ def question_options(command: _Command) -> _Command:
     return _with_options(
         command,
         click.option("--top-k", type=click.IntRange(1, 1000), help="Limit the number of results.  [default: 10]"),
-        click.option("--mode", type=MODES, help="Search with vectors, keywords or both.  [default: hybrid]"),
+        click.option(
+            "--mode",
+            type=MODES,
+            metavar=MODE_NAMES,
+            help="Search with vectors, keywords or both.  [default: hybrid]",
+        ),
         click.option(
             "--filter", "filter_json", metavar="JSON", help='Filter by metadata, as {"price": {"$lte": 150}}.'
         ),

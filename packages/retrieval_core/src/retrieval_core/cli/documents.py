@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retrieval_core.cli.common import index_options, print_json
+from retrieval_core.cli.messages import count
 from retrieval_core.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.cli.common import Given
     from retrieval_core.types import DocumentInfo
-
 
 WIDEST = 60
 """Characters that a column is padded to at most."""
@@ -38,7 +38,7 @@ def list_command(*, given: Given) -> None:
         print_json({"documents": [_to_json(each) for each in documents], "count": len(documents)})
         return
     _print_lines(documents)
-    click.echo(f"{_count(len(documents), 'document')}, {_count(sum(each.chunks for each in documents), 'chunk')}")
+    click.echo(f"{count(len(documents), 'document')}, {count(sum(each.chunks for each in documents), 'chunk')}")
 
 
 @click.command("remove")
@@ -65,7 +65,7 @@ def remove_command(*, names: tuple[str, ...], given: Given) -> None:
         return
     _print_lines(documents)
     click.echo(
-        f"Removed {_count(len(documents), 'document')}, {_count(chunks, 'chunk')}. "
+        f"Removed {count(len(documents), 'document')}, {count(chunks, 'chunk')}. "
         "Files on disk stay; indexing them again adds them back."
     )
 
@@ -73,14 +73,10 @@ def remove_command(*, names: tuple[str, ...], given: Given) -> None:
 def _print_lines(documents: Sequence[DocumentInfo]) -> None:
     from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - for people only
 
-    rows = [(escape_name(each.id), _count(each.chunks, "chunk"), escape_name(each.title or "")) for each in documents]
+    rows = [(escape_name(each.id), count(each.chunks, "chunk"), escape_name(each.title or "")) for each in documents]
     widths = [min(WIDEST, max((len(row[column]) for row in rows), default=0)) for column in range(2)]
     for name, chunks, title in rows:
         click.echo(f"{name:<{widths[0]}}  {chunks:>{widths[1]}}  {title}".rstrip())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _fields(document: DocumentInfo) -> dict[str, Any]:

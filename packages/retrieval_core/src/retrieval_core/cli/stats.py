@@ -72,6 +72,7 @@ def _info_for_people(facts: Mapping[str, Any], fields: Mapping[str, FieldInfo] |
         "not embedded yet": f"{facts['unembedded']:,}" if facts["unembedded"] else None,
         "search": ", ".join(sides[side] for side in facts["sides"]),
         "embedder": facts["embedder"],
+        "model": facts["model"],
         "dimension": facts["dimension"],
         "metric": facts["metric"],
         "analyzer": facts["analyzer"],

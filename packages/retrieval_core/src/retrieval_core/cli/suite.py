@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import MODES, common_options, index_options, print_json, progress_bar
+from retrieval_core.cli.common import MODE_NAMES, MODES, common_options, index_options, print_json, progress_bar
 from retrieval_core.cli.messages import count, warn
 from retrieval_core.cli.process import WRONG_USE
 
@@ -57,7 +57,7 @@ def suite_group() -> None:
 @click.argument("file", type=_FILE)
 @click.option("--url", help="Test a server, such as http://127.0.0.1:8000.")
 @click.option("--name", "index_name", help="Choose the index of that server.")
-@click.option("--mode", type=MODES, help="Set the mode of cases that have none.")
+@click.option("--mode", type=MODES, metavar=MODE_NAMES, help="Set the mode of cases that have none.")
 @click.option("--tag", "tags", multiple=True, help="Run only cases with this tag. Repeatable.")
 @click.option(
     "-n", "--concurrency", type=click.IntRange(min=1), default=4, help="Run so many queries in parallel.  [default: 4]"

@@ -25,7 +25,7 @@ from retrieval_core.index.builders.stages import (
     build_transformers,
 )
 from retrieval_core.index.index import Index
-from retrieval_core.index.settings import RemembersSettings, SettingsMemory, load_index_config
+from retrieval_core.index.settings import RemembersSettings, SettingsMemory, base_folder, load_index_config
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name, guard_of
@@ -216,12 +216,6 @@ def _after_writing(
             await call(change)
 
     return call_all
-
-
-def base_folder(index: Path) -> Path:
-    """Return the folder that names of documents are relative to: the one that holds ``.retrieval``, or the index."""
-    parent = index.absolute().parent
-    return parent.parent if parent.name == ".retrieval" else parent
 
 
 def build_pipeline(

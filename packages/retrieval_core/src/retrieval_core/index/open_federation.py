@@ -12,8 +12,8 @@ from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.index.builders.backends import build_embedder, build_llm
 from retrieval_core.index.builders.stages import build_condenser, build_stages, build_transformers
 from retrieval_core.index.federated import FederatedIndex
-from retrieval_core.index.open import assemble_index, base_folder, loaded
-from retrieval_core.index.settings import config_for, load_shared_config
+from retrieval_core.index.open import assemble_index, loaded
+from retrieval_core.index.settings import base_folder, config_for, load_shared_config
 from retrieval_core.pipeline.federation.shared import SharedEmbedder, shared, shared_transformer
 from retrieval_core.pipeline.federation.together import Together
 from retrieval_core.pipeline.plugging import reranker_chain

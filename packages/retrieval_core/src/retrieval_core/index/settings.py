@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Change
 
 FILE_NAME = "retrieval.toml"
-"""Looked for in the folder of an index, and if that is ``.retrieval``, in the folder that contains it."""
+"""Looked for in the folder of an index, then in :func:`base_folder`."""
 REMEMBERED = "the index"
 """Names the source of the settings that an index remembers."""
 DEFAULT_TABLE = "text_pages"
@@ -110,14 +110,19 @@ def config_for(config: RetrievalConfig, index: str) -> RetrievalConfig:
     return load_index_config(index, file=sources.file, overrides=sources.overrides, environment=sources.environment)
 
 
+def base_folder(index: Path) -> Path:
+    """Return the folder that names of documents are relative to: the one that holds ``.retrieval``, or the index."""
+    parent = index.absolute().parent
+    return parent.parent if parent.name == ".retrieval" else parent
+
+
 def find_settings_file(index: Path) -> Path | None:
     """Return the ``retrieval.toml`` beside an index; ``None`` if there is none."""
     try:
-        folder = index.absolute().parent
+        folder, base = index.absolute().parent, base_folder(index)
     except OSError:  # the current folder is gone
         return None
-    folders = (folder, folder.parent) if folder.name == ".retrieval" else (folder,)
-    return next((_short(file) for one in folders if (file := one / FILE_NAME).is_file()), None)
+    return next((_short(file) for one in dict.fromkeys((folder, base)) if (file := one / FILE_NAME).is_file()), None)
 
 
 def remembered_settings(config: RetrievalConfig, index: str | Path | None = None) -> dict[str, Any]:
@@ -137,15 +142,14 @@ def _beneath(given: Mapping[str, Any]) -> tuple[list[Layer], tuple[str, ...]]:
     """Return the sources that are weaker than what was given, weakest first, and warnings about them."""
     default = RetrievalConfig.model_fields["index"].default
     file = find_settings_file(Path(_text(given, "index") or default))
-    tree: dict[str, Any] = {} if file is None else explicit_tree(file, {}, {})
+    beside = [] if file is None else [Layer(str(file), read_toml(file))]
+    tree = merge_layers(beside)
     known = {
         "index": _text(given, "index") or _text(tree, "index") or default,
         "store": {**_table(tree, "store"), **_table(given, "store")},
     }
     remembered, problems = _remembered(known)
-    layers = [Layer(REMEMBERED, nested(remembered))]
-    if file is not None:
-        layers.append(Layer(str(file), read_toml(file)))
+    layers = [Layer(REMEMBERED, nested(remembered)), *beside]
     if not problems:
         return layers, ()
     place = known["index"]

@@ -210,7 +210,7 @@ class RetrievalPipeline(QueryEngine):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.

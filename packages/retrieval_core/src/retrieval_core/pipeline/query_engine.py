@@ -130,7 +130,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -206,7 +206,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -309,7 +309,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -382,7 +382,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -472,7 +472,7 @@ class QueryEngine(Display, Lifecycle):
                 with :func:`retrieval_core.where`. Default: no filter.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -552,7 +552,7 @@ class QueryEngine(Display, Lifecycle):
                 with :func:`retrieval_core.where`. Default: no filter.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -810,7 +810,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -898,7 +898,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -989,7 +989,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -1076,7 +1076,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -1165,7 +1165,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.
@@ -1253,7 +1253,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"dense"`` (vector search only) or ``"lexical"`` (keyword search only). Default:
+            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
                 ``search.mode``, hybrid.
             score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
                 no minimum.

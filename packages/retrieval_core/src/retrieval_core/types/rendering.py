@@ -77,7 +77,7 @@ def render_html(value: object, facts: Facts | None = None) -> str:
 
 def _caption(facts: Facts) -> str:
     more = ", ".join(f"{name}: {_line(fact)}" for name, fact in facts.items() if name not in {"query", "text"})
-    return f"<p><b>{_cell(facts['query'])}</b><br>{_cell(more)}</p>"
+    return f"<p><b>{_cell(facts.get('query', ''))}</b><br>{_cell(more)}</p>"
 
 
 def _facts_of(value: Any) -> Facts:
