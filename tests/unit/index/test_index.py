@@ -99,6 +99,8 @@ def test_closing(tmp_path: Path) -> None:
     asyncio.run(index.aclose())
     with pytest.raises(StoreError, match="closed"):
         index.retrieve("saturn")
+    with pytest.raises(StoreError, match="the index is closed; open it again"):
+        index.add_documents([Document("late", "Too late.")])
     index.sync.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from reprlib import repr  # noqa: A004 - shortens long values
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.errors import InvalidParameterError, checked_count
+from retrieval_core.errors import InvalidParameterError, StoreError, checked_count
 from retrieval_core.index.incomplete import IncompleteIndex, note_of_progress
 from retrieval_core.index.integrity import IntegrityCheck
 from retrieval_core.index.pages import Pages
@@ -18,6 +18,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import FetchRequest, Versioned
+from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.types import Chunk, Document
 
 if TYPE_CHECKING:
@@ -297,6 +298,9 @@ class Index(RetrievalPipeline):
         """
         try:
             await self._ingester.add_documents(each_of(Document, documents, "add_documents()"), on_progress)
+        except PoolClosedError as error:
+            msg = "the index is closed; open it again with open_index()"
+            raise StoreError(msg) from error
         finally:
             await self._after_writing()
 

@@ -253,7 +253,7 @@ class LocalStore(ABC, Generic[V, S]):
     def _current(self) -> S:
         with self._lock:
             if self._closed:
-                msg = f"{self._path}: the store is closed"
+                msg = f"{self._path}: the index is closed; open it again with open_index()"
                 raise StoreError(msg)
             if self._session is not None and self._process_id != os.getpid():
                 self._leave(self._session)
