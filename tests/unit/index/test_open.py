@@ -11,7 +11,7 @@ from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.config import EmbedderConfig, RetrievalConfig, StoreConfig, load_config, missing_settings
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.builders.backends import build_embedder, build_store
-from retrieval_core.index.open import base_folder
+from retrieval_core.index.settings import base_folder
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
