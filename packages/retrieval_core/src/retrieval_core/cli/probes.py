@@ -87,7 +87,7 @@ _MOST_TOKENS = 500
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``missing`` is optional and absent, ``wrong`` has to be mended."""
+    """The result of one check; ``missing`` is optional and not installed, ``wrong`` has to be fixed."""
 
     subject: str
     verdict: Literal["ok", "missing", "wrong"]
@@ -260,7 +260,7 @@ def _model_source(config: RetrievalConfig) -> Iterator[Finding]:
     """Yield where the files of a local embedding model come from; whether it can be used is another finding."""
     with suppress(Exception):  # what is wrong with it is found by using it
         if source := model_source(config.embedder):
-            yield Finding("Embedding model", "ok", source)
+            yield Finding("embedding model", "ok", source)
 
 
 def _embedder(config: RetrievalConfig, seconds: float) -> str:
