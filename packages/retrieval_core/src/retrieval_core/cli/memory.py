@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.config.remembered import left_out
+from retrieval_core.config.remembered import left_out, names_code
 from retrieval_core.index.settings import FILE_NAME, find_settings_file, remembered_settings
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ def print_memory(config: RetrievalConfig, before: Mapping[str, Any]) -> None:
     if config.provenance is None or config.store.kind == "memory":
         return
     file = find_settings_file(Path(config.index))
-    if missing := left_out(config, now):
+    missing = left_out(config, now)
+    code = [key for key in missing if names_code(key, reduce(getattr, key.split("."), config))]
+    if code:
+        click.echo(f"Not remembered, since it is custom code: {_listed(code)}. Set it in each command.")
+    if missing := [key for key in missing if key not in code]:
         place = FILE_NAME if file is None else str(file)
         click.echo(f"Not remembered: {_listed(missing)}. To use them without flags, put them in {place}.")
 

@@ -36,6 +36,8 @@ EMBEDDERS = frozenset({"local", "none"})
 """Kinds of embedders that are remembered: neither asks a service, nor is code of somebody's own."""
 OF_THE_PLACE = frozenset({"index", "store.kind", "store.busy_timeout"})
 """Settings that the place of an index says itself, or that are for one run."""
+CAN_NAME_CODE = frozenset({"kind", "fallbacks", "use", "verifier", "token_counter"})
+"""Last parts of the keys whose values may be ``package.module:factory``."""
 LONGEST = 65_536
 """Characters of remembered settings that are read."""
 
@@ -49,6 +51,11 @@ def keys_of(tree: Mapping[str, Any], model: type[BaseModel] = RetrievalConfig, a
             yield from keys_of(cast("dict[str, Any]", value), inner, f"{above}{name}.")
         else:
             yield f"{above}{name}"
+
+
+def names_code(key: str, value: object) -> bool:
+    """Return whether a setting names a factory to import."""
+    return key.rpartition(".")[2] in CAN_NAME_CODE and ":" in str(value)
 
 
 def can_remember(key: str, value: Any) -> bool:

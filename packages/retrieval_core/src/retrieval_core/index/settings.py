@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from retrieval_core.adapters.stores.settings_memory import read_from_file, read_from_folder
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.config.loading import Layer, explicit_tree, load_over, merge_layers, read_toml
-from retrieval_core.config.remembered import nested, read_remembered, remember
-from retrieval_core.errors import RetrievalError
+from retrieval_core.config.remembered import names_code, nested, read_remembered, remember
+from retrieval_core.errors import ConfigurationError, RetrievalError
 from retrieval_core.index.builders.backends import lancedb_folder
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def load_index_config(
     overrides = {**(overrides or {}), **({} if index is None else {"index": str(index)})}
     environment = environment or {}
     try:
-        layers, warnings = _beneath(explicit_tree(file, overrides, environment))
+        layers, warnings = _beneath(explicit_tree(file, overrides, environment), file)
     except RecursionError:  # what was given is nested too deeply, which is reported below
         layers, warnings = [], ()
     for warning in warnings:
@@ -82,7 +82,7 @@ def load_shared_config(
         ConfigurationError: As of :func:`load_index_config`.
     """
     overrides, environment = overrides or {}, environment or {}
-    each = [merge_layers(_beneath({"index": str(index)})[0]) for index in indexes]
+    each = [merge_layers(_beneath({"index": str(index)}, file)[0]) for index in indexes]
     alike = _alike(each) if each else {}
     alike.pop("index", None)
     return load_over([Layer("the indexes", alike)], file, overrides, environment)
@@ -138,12 +138,24 @@ def sources_of(config: RetrievalConfig) -> dict[str, tuple[str, ...]]:
     return {name: keys for name, keys in config.provenance.sources.items() if keys}
 
 
-def _beneath(given: Mapping[str, Any]) -> tuple[list[Layer], tuple[str, ...]]:
-    """Return the sources that are weaker than what was given, weakest first, and warnings about them."""
+def _beneath(given: Mapping[str, Any], explicit: str | Path | None) -> tuple[list[Layer], tuple[str, ...]]:
+    """Return the sources that are weaker than what was given, weakest first, and warnings about them.
+
+    Args:
+        given: The settings that were given.
+        explicit: The file or preset that was given; if it is the one beside the index, it is not read twice.
+
+    Raises:
+        ConfigurationError: The file beside the index can't be read, or names code.
+    """
     default = RetrievalConfig.model_fields["index"].default
     file = find_settings_file(Path(_text(given, "index") or default))
+    if file is not None and explicit is not None and Path(explicit).is_file() and file.samefile(explicit):
+        file = None
     beside = [] if file is None else [Layer(str(file), read_toml(file))]
     tree = merge_layers(beside)
+    if file is not None:
+        _refuse_code(file, tree)
     known = {
         "index": _text(given, "index") or _text(tree, "index") or default,
         "store": {**_table(tree, "store"), **_table(given, "store")},
@@ -155,6 +167,23 @@ def _beneath(given: Mapping[str, Any]) -> tuple[list[Layer], tuple[str, ...]]:
     place = known["index"]
     advice = f"Give them to retrieval index once more, or set them in {FILE_NAME}"
     return layers, (f"{place} remembers settings that are ignored: {'; '.join(problems)}. {advice}.",)
+
+
+def _refuse_code(file: Path, tree: Mapping[str, Any]) -> None:
+    """Refuse a file that was found and names code: it may have come with somebody else's documents.
+
+    Raises:
+        ConfigurationError: It names code.
+    """
+    for section in tree:
+        for name, value in _table(tree, section).items():
+            if names_code(f"{section}.{name}", value):
+                msg = (
+                    f"{file} sets {section}.{name} to custom code: {value!r:.80}. Code is not run from a file that is "
+                    f"found beside an index. If you trust it, name the file: --config {file}, or in Python "
+                    f"open_index(config={str(file)!r})"
+                )
+                raise ConfigurationError(msg, problems=(msg,))
 
 
 def _remembered(known: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
