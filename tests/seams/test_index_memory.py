@@ -169,7 +169,7 @@ def test_a_file_that_is_found_never_runs_code(
 ) -> None:
     """It may have come with documents of somebody else; a file that is named may."""
     (tmp_path / "trap.py").write_text("raise RuntimeError('the code was run')")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     file = tmp_path / "retrieval.toml"
     file.write_text(f"[{section}]\n{line}\n")
     for open_it in (lambda: open_index(tmp_path / "index.db"), lambda: open_indexes([tmp_path / "index.db"])):
@@ -215,7 +215,7 @@ def test_what_is_not_remembered_is_said_once(folder: Path) -> None:
     assert "Settings remembered with the index: search.top_k\n" in ended.stdout
     line = "Not remembered: llm.kind. To use them without flags, put them in retrieval.toml.\n"
     assert ended.stdout.count(line) == 1
-    line = "Not remembered, since it is custom code: embedder.kind. Give it to each command, or use --config.\n"
+    line = "Not remembered, since it is custom code: embedder.kind. Set it in each command.\n"
     assert ended.stdout.count(line) == 1
     content = b"".join(file.read_bytes() for file in (folder / ".retrieval").iterdir())
     assert b"sk-secret" not in content
