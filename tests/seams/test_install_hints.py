@@ -81,7 +81,7 @@ def test_doctor_prints_a_line_for_where_this_copy_came_from(origin: str, tmp_pat
     printed = json.loads(run(environment, tmp_path, "doctor", "--json").stdout)
 
     detail = next(found["detail"] for found in printed["findings"] if found["subject"] == "extra absent")
-    words = shlex.split(detail.partition("; ")[2])
+    words = shlex.split(detail.partition(". Install: ")[2])
     assert words[words.index("install") + 1 :][-len(expected) :] == expected
     assert words[0] in {"pip", sys.executable, "uv"}
 

@@ -78,5 +78,5 @@ def test_the_command_indexes_such_a_table_and_says_what_it_did(tmp_path: Path) -
     for extra in (["--index", "a.db"], ["--index", "b.db", "--json"]):
         done = subprocess.run([*command, *extra], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0
-        notes = json.loads(done.stdout)["notes"] if "--json" in extra else [{"message": done.stdout}]
+        notes = json.loads(done.stdout)["notes"] if "--json" in extra else [{"message": done.stderr}]
         assert ["line 2 has 3 instead of 2" in note["message"] for note in notes] == [True]

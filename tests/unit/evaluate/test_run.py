@@ -187,7 +187,7 @@ def test_a_degraded_query_is_an_error_and_never_part_of_a_mean(collection: Colle
                 self.failure = EmbeddingError("out of order")
             return await super().embed_query(text)
 
-    with pytest.raises(SearchError, match=r"'wings' was answered without .*embed: out of order") as caught:
+    with pytest.raises(SearchError, match=r"'wings' is degraded \(embed: out of order\)") as caught:
         run(collection, settings(search__mode="hybrid"), embedder=FailsOnTheSecond())
     assert caught.value.details == {"query": "wings", "stage": "embed", "reason": "out of order"}
 

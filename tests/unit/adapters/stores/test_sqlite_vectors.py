@@ -257,7 +257,8 @@ def test_quantization_is_a_setting(tmp_path: Path) -> None:
         assert index.retrieve("word").hits[0].chunk.id == "a"
         assert isinstance(index.store, SqliteStore)
         stored = index.store.loaded_bytes
-    with open_index(config.index, embedder=FakeEmbedder()) as index:
+    exact = load_config(overrides={"index": config.index})
+    with open_index(config=exact, embedder=FakeEmbedder()) as index:
         assert index.retrieve("word").hits[0].chunk.id == "a"
         assert isinstance(index.store, SqliteStore)
         assert index.store.loaded_bytes > stored
