@@ -232,12 +232,15 @@ def test_an_index_is_described(library: Library, tmp_path: Path) -> None:
     with open_index(config=config) as index:
         index.add([Chunk(f"c{at}", "d", f"phone {at}", metadata={"price": 100 + at}) for at in range(5)])
     with open_index(tmp_path / "vectors.db", embedder=FakeEmbedder()) as index:
-        index.add([Chunk(f"c{at}", "d", f"phone {at}", metadata={"price": 100 + at}) for at in range(5)])
+        days = [{"price": 100 + at, "released": f"2021-04-0{at + 1}"} for at in range(5)]
+        index.add([Chunk(f"c{at}", "d", f"phone {at}", metadata=each) for at, each in enumerate(days)])
     shop = served(RetrievalConfig(index=str(tmp_path / "vectors.db"), embedder=config.embedder))
     answer = one(shop, "describe_index")
     prices = next(field for field in answer.structured_content["fields"] if field["name"] == "price")
     assert (prices["min"], prices["max"], prices["types"], prices["passages"]) == (100, 104, ["number"], 5)
     assert "- price: number; 5 passages; 100 to 104" in answer.content[0].text
+    dates = next(field for field in answer.structured_content["fields"] if field["name"] == "released")
+    assert (dates["min"], dates["max"]) == ("2021-04-01", "2021-04-05")
 
 
 def test_several_indexes_are_listed_and_named(config: RetrievalConfig, tmp_path: Path) -> None:

@@ -170,8 +170,9 @@ def _output_schema(answer: type[BaseModel]) -> dict[str, Any]:
         part.pop("additionalProperties", None)
         for entry in part["properties"].values():
             entry.pop("default", None)
-            if {"type": "null"} in entry.get("anyOf", ()):  # what there is not is left out
-                entry.update(next(kind for kind in entry.pop("anyOf") if kind != {"type": "null"}))
+            if {"type": "null"} in entry.get("anyOf", ()):  # answers leave out fields without a value
+                kinds = [kind for kind in entry.pop("anyOf") if kind != {"type": "null"}]
+                entry.update(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
     return schema
 
 
