@@ -158,6 +158,8 @@ def test_wrong_use_is_told_before_anything_else(tmp_path: Path) -> None:
     [
         ("instal", "unknown argument 'instal'; did you mean install?"),
         ("--indx=a.db", "unknown option '--indx'; did you mean --index?"),
+        ("--port", "unknown option '--port'; did you mean --http HOST:PORT?"),
+        ("--transport=http", "unknown option '--transport'; did you mean --http HOST:PORT?"),
         ("--zzz", "unknown option '--zzz'; the options are --index"),
         ("notes.db", "unknown argument 'notes.db'; the options are --index"),
     ],

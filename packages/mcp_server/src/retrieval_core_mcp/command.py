@@ -56,6 +56,8 @@ OPTIONS = (
     "--version",
     "--help",
 )
+_FOR_HTTP = frozenset({"--port", "--host", "--transport"})
+"""Options of other servers, which have one counterpart here."""
 WAITING = (
     "retrieval-mcp is waiting for an MCP client on its standard input. An assistant starts it by itself; there is "
     "nothing to type here. Ctrl+C ends it."
@@ -160,6 +162,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown:
         given = unknown[0].partition("=")[0]
         near = get_close_matches(given, (*OPTIONS, "install", "open"), n=1, cutoff=0.5)
+        if given in _FOR_HTTP:
+            near = ["--http HOST:PORT"]
         hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
     if options.watch and options.root and len(options.index or ()) > 1:

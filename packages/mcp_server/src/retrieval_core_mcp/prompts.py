@@ -73,7 +73,7 @@ _PROMPTS = {
         "Find statements of the documents that contradict each other.",
         {"topic": "What they are about"},
         "Find statements in the indexed documents that contradict each other on: {topic}\n\n"
-        "Search with the tool search{where}, in several wordings, and read what stands around a passage with "
+        "Search with the tool search{where}, in several wordings, and read the text around a passage with "
         "get_neighbors. List each contradiction with both quotes, word for word, their sources and the days of their "
         "indexing. Say what is only a difference in time or scope. If there is none, say so.",
     ),

@@ -24,7 +24,8 @@ def install_command(extra: str | None = None, *, package: str = CORE, again: boo
 
     The requirement names the checkout, the wheel, the archive or the repository that this copy was installed from, as
     its metadata record it (PEP 610). Only a copy from a package index is installed by name: on an index that does not
-    have this project, somebody else could register the name. The command is that of the running interpreter.
+    have this project, somebody else could register the name. The command is that of the running interpreter. Paths are
+    absolute, since the command is often copied from the log of another program into a terminal.
 
     Args:
         extra: The extra to install with it.
@@ -58,8 +59,8 @@ def _requirement(package: str, extra: str | None) -> list[str]:
     path = Path(url2pathname(urlsplit(url).path))
     if "dir_info" in origin:
         editable = ["-e"] if origin["dir_info"].get("editable") else []
-        return [*editable, f"{_shortest(path.with_name(folder))}{extras}"]
-    return [f"{_shortest(path)}{extras}"]
+        return [*editable, f"{path.with_name(folder)}{extras}"]
+    return [f"{path}{extras}"]
 
 
 def _origin() -> dict[str, Any] | None:
@@ -74,11 +75,3 @@ def _origin() -> dict[str, Any] | None:
     except PackageNotFoundError:
         return None
     return json.loads(recorded) if recorded else None
-
-
-def _shortest(path: Path) -> str:
-    """Return a path as it is written from the current folder, if it lies below that."""
-    try:
-        return f".{os.sep}{path.relative_to(Path.cwd())}"
-    except (ValueError, OSError):
-        return str(path)

@@ -94,7 +94,7 @@ def _source(passage: ContextPassage) -> ContextSource:
 TOOL = DeclaredTool(
     "retrieve_context",
     "Get context within a token budget",
-    "Get the passages that answer a question, with what stands around them, as one text of at most max_tokens with "
+    "Get the passages that answer a question, with the text around them, as one text of at most max_tokens with "
     "numbered sources; for writing an answer from them.",
     ContextArguments,
     PackedContext,

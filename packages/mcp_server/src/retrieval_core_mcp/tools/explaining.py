@@ -201,8 +201,7 @@ def _stage_line(stage: Stage) -> str:
 TOOL = DeclaredTool(
     "explain",
     "Explain a search",
-    "Tell why a search returns what it does, with the scores of each stage, and, given an id, why that passage came or "
-    "did not. For finding out, not for answering.",
+    "Explain a search: the scores of each stage and, given an id, why that passage was found or not. For debugging.",
     ExplainArguments,
     Explanation,
     run,

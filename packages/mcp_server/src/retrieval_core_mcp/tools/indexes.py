@@ -198,7 +198,7 @@ LIST = DeclaredTool(
 DESCRIBE = DeclaredTool(
     "describe_index",
     "Describe an index",
-    "Tell what an index holds: its documents, and the fields that filters can name, with types, examples and ranges.",
+    "Describe an index: its documents, and the fields that filters can name, with types, examples and ranges.",
     DescribeArguments,
     DescribeAnswer,
     run_describe,

@@ -107,7 +107,7 @@ def _as_text(chunks: Sequence[Chunk], passages: Sequence[dict[str, Any]], omitte
 
 TOOL = DeclaredTool(
     "get_neighbors",
-    "Read what stands around a passage",
+    "Read the passages around a result",
     "Read the passages before and after a search result in its document.",
     NeighborsArguments,
     NeighborsAnswer,

@@ -292,7 +292,7 @@ class SearchPage:
             told = "Nothing was found" if is_whole else "The search was incomplete and has no results"
             lines.append(f"{told} for: {question}\n{self._note or self.advice}")
         if any(text.endswith(MARK) for text in texts):
-            lines.append(f"{MARK.strip()} marks a cut: fetch the passage by what stands behind Doc:, or its id.")
+            lines.append(f"{MARK.strip()} marks a cut: fetch the passage by its id, the text after Doc:.")
         if cursor:
             lines.append(f"For further passages, search again with cursor {cursor}.")
         lines += [f"Note: {line}" for line in self._degraded]
