@@ -225,7 +225,7 @@ def test_importing_it_is_cheap() -> None:
     shallow = loaded_by("import retrieval_core_mcp", "mcp", "numpy", "pydantic")
     deep = loaded_by(
         "import retrieval_core_mcp.server, retrieval_core_mcp.library, retrieval_core_mcp.stdio",
-        "numpy", "onnxruntime", "retrieval_core.adapters.stores", "retrieval_core.pipeline",
+        "numpy", "onnxruntime", "sqlite3", "retrieval_core.adapters.stores.sqlite", "retrieval_core.pipeline",
     )  # fmt: skip
     assert (shallow, deep) == ("[]", "[]")
 
