@@ -234,8 +234,8 @@ def test_chunks_from_elsewhere_are_stamped_and_found(bench: Bench) -> None:
 def test_a_document_is_deleted_with_its_chunks(bench: Bench) -> None:
     """The number of chunks that went is returned, 0 for a document that was not there."""
     asyncio.run(bench.ingester.add([Chunk("c1", "d1", "one word"), Chunk("c2", "d2", "another word")]))
-    assert asyncio.run(bench.ingester.delete("d1")) == 1
-    assert asyncio.run(bench.ingester.delete("d1")) == 0
+    assert asyncio.run(bench.ingester.delete(["d1"])) == 1
+    assert asyncio.run(bench.ingester.delete(["d1"])) == 0
     assert bench.chunks().keys() == {"c2"}
 
 
@@ -258,7 +258,7 @@ def test_a_deleted_document_comes_back_when_its_file_is_indexed_again(bench: Ben
     """What is remembered of the file goes with the document."""
     bench.write("a.md", "A word.")
     bench.index()
-    asyncio.run(bench.ingester.delete("a.md"))
+    asyncio.run(bench.ingester.delete(["a.md"]))
     assert counts(bench.index()) == (1, 0, 0, 0)
     assert bench.chunks().keys() == {"a.md#0"}
 

@@ -42,7 +42,7 @@ def test_a_script_is_followed() -> None:
         assert await all_of(llm.stream(QUESTION)) == ["one ", "two"]
         with pytest.raises(ServiceError, match="down"):
             await llm.complete(QUESTION)
-        with pytest.raises(AssertionError, match="asked 6 times"):
+        with pytest.raises(AssertionError, match="got 6 requests"):
             await llm.complete(QUESTION)
 
     asyncio.run(use())

@@ -62,7 +62,7 @@ def test_each_case_is_a_test(project: Path) -> None:
         assert line in printed
     assert "MissingDocumentError: the document 'owls.md' is not among the first 1 passages" in printed
     assert "found: 1. bread.md#0" in printed
-    assert "InvalidParameterError: the index does not hold the document 'absent.md'" in printed
+    assert "InvalidParameterError: the index does not contain the document 'absent.md'" in printed
     assert "2 failed, 2 passed, 1 skipped" in printed
     assert "Traceback" not in printed
 
