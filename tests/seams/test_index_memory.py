@@ -348,3 +348,25 @@ def test_llamaindex(indexed: Path) -> None:
     retriever = plugin.RetrievalCoreRetriever.from_index_file(path, search__top_k=1)
     assert len(retriever.retrieve("moon")) == 1
     retriever.close()
+
+
+def test_settings_that_are_too_long_do_not_cost_the_others(folder: Path) -> None:
+    """A very long list of stop words is reported as not remembered; all other settings are, without a warning."""
+    words = ", ".join(f'"word{number}"' for number in range(20_000))
+    (folder / "long.toml").write_text(f"[analysis]\nstop_words = [{words}]\n")
+    report = run(folder, "index", "docs", *KEYWORDS, "--config", "long.toml").stdout
+    assert "Not remembered: analysis.stop_words." in report
+    assert "Settings remembered with the index: embedder.kind, search.mode" in report
+    again = run(folder, "list", "--config", "long.toml")
+    assert not again.stderr
+
+
+@pytest.mark.parametrize("kind", ["folder", "dangling link"])
+def test_a_retrieval_toml_that_cannot_be_read_is_an_error(folder: Path, kind: str) -> None:
+    """Settings that somebody meant to give are never ignored silently."""
+    run(folder, "index", "docs", *KEYWORDS)
+    if kind == "folder":
+        (folder / "retrieval.toml").mkdir()
+    else:
+        (folder / "retrieval.toml").symlink_to("nowhere.toml")
+    assert "retrieval.toml" in run(folder, "search", "moon", code=2).stderr

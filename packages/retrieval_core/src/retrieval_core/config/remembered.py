@@ -84,7 +84,7 @@ def remember(config: RetrievalConfig, old: Mapping[str, Any], plugged_in: Collec
     if provenance is None:
         defaults = dict(_values(RetrievalConfig()))
         new = {key: value for key, value in new.items() if value != defaults[key] or key in old}
-    return {**{key: value for key, value in old.items() if key not in given}, **new}
+    return _fitting({**{key: value for key, value in old.items() if key not in given}, **new})
 
 
 def left_out(config: RetrievalConfig, remembered: Collection[str]) -> tuple[str, ...]:
@@ -140,6 +140,14 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
             section = section.setdefault(part, {})
         section[last] = value
     return tree
+
+
+def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without the longest ones, so that the rest can be read again."""
+    while len(json.dumps(settings, ensure_ascii=False)) > LONGEST:
+        longest = max(settings, key=lambda key: len(json.dumps(settings[key], ensure_ascii=False)))
+        settings = {key: value for key, value in settings.items() if key != longest}
+    return settings
 
 
 def _may(key: str, value: Any) -> bool:

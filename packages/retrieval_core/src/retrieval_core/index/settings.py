@@ -122,7 +122,13 @@ def find_settings_file(index: Path) -> Path | None:
         folder, base = index.absolute().parent, base_folder(index)
     except OSError:  # the current folder is gone
         return None
-    return next((_short(file) for one in dict.fromkeys((folder, base)) if (file := one / FILE_NAME).is_file()), None)
+    folders = dict.fromkeys((folder, base))
+    return next((_short(file) for one in folders if _is_meant(file := one / FILE_NAME)), None)
+
+
+def _is_meant(file: Path) -> bool:
+    """Return whether there is a file of settings, or what should be one: a folder, or a link that leads nowhere."""
+    return file.is_file() or file.is_dir() or (file.is_symlink() and not file.exists())
 
 
 def remembered_settings(config: RetrievalConfig, index: str | Path | None = None) -> dict[str, Any]:
