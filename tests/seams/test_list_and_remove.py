@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -196,3 +197,19 @@ def test_a_server_removes_what_it_shows(project: Path) -> None:
 
     asked(project, (project / "kb",), ask)
     assert names(project) == ["kb/old/bus.md", "kb/old/tram.md", "manuals/ferry.md", "note"]
+
+
+@pytest.mark.parametrize("name", ["no\0path.md", "long" * 2000, "zebra.md"])
+def test_a_name_that_is_no_path_is_unknown(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The error names it, also where the current folder was deleted; ids are found as ever."""
+    gone = tmp_path / "gone"
+    with open_index(config=config_in(project)) as index:
+        if sys.platform != "win32":
+            gone.mkdir()
+            monkeypatch.chdir(gone)
+            gone.rmdir()
+        with pytest.raises(InvalidParameterError, match="the index has no document"):
+            index.find_documents([name])
+        assert [each.id for each in index.find_documents(["note"])] == ["note"]

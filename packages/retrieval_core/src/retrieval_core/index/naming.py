@@ -35,7 +35,10 @@ async def find_documents(
     for name in names:
         of_name = _named(name, documents)
         if not of_name and name:
-            sources = set(await ingester.names_at(Path(name), is_folder=name.endswith(("/", sep))))
+            try:
+                sources = set(await ingester.names_at(Path(name), is_folder=name.endswith(("/", sep))))
+            except (OSError, ValueError):  # no path of this system, or the current folder is gone
+                sources = set[str]()
             of_name = [each for each in documents if each.source in sources]
         if not of_name:
             raise InvalidParameterError(_unknown(name, documents))
