@@ -20,6 +20,7 @@ from qdrant_client import QdrantClient, models
 
 from retrieval_core import load_config, open_index
 from retrieval_core.compat.retrieval_tests import CollectionNotFoundError, RetrievalQuery, RetrievalTester, TestCase
+from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.pinecone_service import KEY as PINECONE_KEY
 from support.pinecone_service import PineconeService
@@ -228,6 +229,20 @@ def test_a_case_passes_and_fails_on_somebody_elses_collection(service: Any) -> N
             "too low": ("failed", "MissingDocumentError"),
             "nowhere": ("error", "InvalidParameterError"),
         }
+
+
+def test_positions_may_be_text(service: Any) -> None:
+    """A collection whose chunk_index is text, such as "1", has its documents, chunks and neighbours."""
+    textual = [{**point, "chunk_index": str(point["chunk_index"])} for point in payloads()]
+    written = service(textual)
+    with written.open(fields="default") as index:
+        cases = [TestCase(url, QUERY, "book", [url], [], 0.0, 3) for url in (URL, OTHER_URL)]
+        run = RetrievalTester({"book": index}).run(cases)
+        assert [(case.status.value, case.error_message) for case in run.test_results] == [("passed", None)] * 2
+        positions = {hit.id: (hit.chunk.chunk_index, hit.chunk.total_chunks) for hit in index.retrieve(QUERY).hits}
+        assert positions == dict(zip(IDS, [(0, 2), (1, 2), (0, 1)], strict=True))
+        neighbour = FetchRequest(ranges=(ChunkRange(URL, 1, 1),))
+        assert list(index.sync.run(index.store.fetch(neighbour)).chunks) == [IDS[1]]
 
 
 @pytest.mark.slow

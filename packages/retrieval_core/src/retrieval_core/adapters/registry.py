@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.errors import ConfigurationError
+from retrieval_core.ports.checks import ABILITIES, missing_abilities
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -165,7 +166,7 @@ class Kinds(Generic[T]):
             made = maker.build(self._checked(maker.settings, options) if maker.settings else options, parts)
         else:
             made = self._called(kind, maker, {**given, **options})
-        if missing := [ability for ability in self.abilities if not hasattr(made, ability)]:
+        if missing := missing_abilities(made, self.abilities):
             what = type(made).__name__  # and not what it shows of itself, which may hold the options
             msg = f"{self.key}: {kind!r} made an object of the type {what}, which has no {', '.join(missing)}; "
             msg += "see retrieval_core.ports"
@@ -209,7 +210,7 @@ STORES: Kinds[ports.CataloguedStore] = Kinds(
         pinecone="stores.pinecone.store",
         qdrant="stores.qdrant.store",
     ),
-    ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
+    ABILITIES["store"],
 )
 EMBEDDERS: Kinds[ports.Embedder] = Kinds(
     "embedder.kind",
@@ -220,9 +221,9 @@ EMBEDDERS: Kinds[ports.Embedder] = Kinds(
         cohere="embedders.cohere",
         none="",
     ),
-    ("id", "dimension", "embed_query", "embed_texts"),
+    ABILITIES["embedder"],
 )
-LLMS: Kinds[ports.LLM] = Kinds("llm.kind", _kinds(openai="llms.openai", none=""), ("id", "complete", "stream"))
+LLMS: Kinds[ports.LLM] = Kinds("llm.kind", _kinds(openai="llms.openai", none=""), ABILITIES["llm"])
 RERANKERS: Kinds[ports.Reranker] = Kinds(
     "reranker.kind",
     _kinds(
@@ -233,7 +234,7 @@ RERANKERS: Kinds[ports.Reranker] = Kinds(
         late_interaction="rerankers.fastembed:LATE_INTERACTION",
         none="",
     ),
-    ("id", "batch_size", "score"),
+    ABILITIES["reranker"],
 )
 RELEVANCE_FILTERS: Kinds[ports.RelevanceFilter] = Kinds(
     "relevance_filter.kind",
@@ -265,5 +266,5 @@ CACHES: Kinds[ports.ResultCache] = Kinds(
 TOKEN_COUNTERS: Kinds[ports.TokenCounter] = Kinds(
     "context.token_counter",
     MappingProxyType({"auto": "", **dict.fromkeys(("o200k_base", "cl100k_base"), "token_counters")}),
-    ("__call__",),
+    ABILITIES["token_counter"],
 )

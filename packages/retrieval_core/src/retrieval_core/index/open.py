@@ -29,6 +29,7 @@ from retrieval_core.index.settings import RemembersSettings, SettingsMemory, bas
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name, guard_of
+from retrieval_core.ports.checks import check_components
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -104,6 +105,9 @@ def open_index(
     if isinstance(path, RetrievalConfig):
         msg = "the first argument is the place of the index; hand a configuration over as open_index(config=config)"
         raise InvalidParameterError(msg)
+    check_components(
+        embedder=embedder, store=store, llm=llm, reranker=reranker, token_counter=token_counter, observer=observer
+    )
     config = loaded(load_index_config(path) if config is None else config, transformers)
     check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)
     return assemble_index(

@@ -19,6 +19,7 @@ from retrieval_core.pipeline.federation.together import Together
 from retrieval_core.pipeline.plugging import reranker_chain
 from retrieval_core.pipeline.search_loop import Stages
 from retrieval_core.pipeline.stages.embed import Questions
+from retrieval_core.ports.checks import check_components
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ def open_indexes(
 
     Raises:
         ConfigurationError: A setting is unknown, invalid or missing, or ``store.kind`` has no index files.
-        InvalidParameterError: Names repeat, or a weight belongs to no index.
+        InvalidParameterError: Names repeat, a weight belongs to no index, or a component lacks a method.
 
     Example::
 
@@ -87,6 +88,7 @@ def open_indexes(
             for hit in indexes.retrieve("how far away is the moon").hits:
                 print(hit.source_index, hit.chunk.text)
     """
+    check_components(embedder=embedder, llm=llm, reranker=reranker, token_counter=token_counter, observer=observer)
     given = _named(indexes)
     paths = {name: Path(index) for name, index in given.items() if isinstance(index, (str, Path))}
     if config is None:

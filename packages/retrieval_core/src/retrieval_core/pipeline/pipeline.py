@@ -13,6 +13,7 @@ from retrieval_core.pipeline.search_index import Parts
 from retrieval_core.pipeline.stages.embed import recover
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.search import Sources
+from retrieval_core.ports.checks import check_components
 from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class RetrievalPipeline(QueryEngine):
                 "for everything that a configuration names use retrieval_core.open_index(config=config)"
             )
             raise InvalidParameterError(msg)
+        check_components(embedder=embedder, reranker=reranker, token_counter=token_counter, observer=observer)
         super().__init__(config, observer, clock, threads="retrieval-plugins")
         now = self._clock.now
         questions = None if embedder is None else questions_with(embedder, self.config, now)

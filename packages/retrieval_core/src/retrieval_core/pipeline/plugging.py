@@ -11,6 +11,7 @@ from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.stages.embed import Questions, Recovery
+from retrieval_core.ports.checks import check_components
 from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.plugin_task import start_task, wait_or_abandon
 from retrieval_core.run.retry import RetryPolicy
@@ -40,12 +41,12 @@ def reranker_chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Rera
     if reranker is None:
         return ()
     chain = tuple(reranker) if isinstance(reranker, Sequence) and not isinstance(reranker, str) else (reranker,)
+    check_components(reranker=chain)
     for link in cast("tuple[Any, ...]", chain):
-        size = getattr(link, "batch_size", None)
-        if not (callable(getattr(link, "score", None)) and isinstance(getattr(link, "id", None), str)):
-            msg = f"{link!r:.80} is no reranker: it needs an id (text), a batch_size and a method score"
+        if not isinstance(link.id, str):
+            msg = f"the id of a reranker must be text, got {link.id!r:.80} from a {type(link).__name__}"
             raise InvalidParameterError(msg)
-        checked_count(size, f"the batch_size of the reranker {link.id}")
+        checked_count(link.batch_size, f"the batch_size of the reranker {link.id}")
     return cast("tuple[Reranker, ...]", chain)
 
 

@@ -100,6 +100,14 @@ def visible(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str
     return seen
 
 
+_MOST_POSITIONS = 100
+
+
+def positions_as_text(first: int, last: int) -> list[str] | None:
+    """Return a range of positions as text, as some programs write them; ``None`` if there are too many to list."""
+    return None if last - first > _MOST_POSITIONS else [str(number) for number in range(first, last + 1)]
+
+
 def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str], section: str) -> Chunk:
     """Return a record as a chunk.
 
@@ -218,7 +226,7 @@ def _as_path(value: Any) -> tuple[str, ...] | None:
 
 
 def _as_pages(value: Any) -> tuple[int, ...] | None:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS_OF_A_PAGE:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS:
         return (int(value),)
     page = _as_int(value)
     return None if page is None or page < 0 else (page,)
@@ -241,11 +249,17 @@ def _as_int(value: Any) -> int | None:
     return int(value)
 
 
-_DIGITS_OF_A_PAGE = 10
+def _as_position(value: Any) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS:
+        return int(value)
+    return _as_int(value)
+
+
+_DIGITS = 10
 _HOW_TO_READ: dict[str, Callable[[Any], Any]] = {
     "document_id": _as_text,
-    "chunk_index": _as_int,
-    "total_chunks": _as_int,
+    "chunk_index": _as_position,
+    "total_chunks": _as_position,
     "title": _as_text,
     "source": _as_text,
     "section": _as_path,

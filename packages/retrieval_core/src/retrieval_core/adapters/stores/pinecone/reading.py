@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.fields import FieldCounter
-from retrieval_core.adapters.stores.foreign import foreign_chunk, places, visible
+from retrieval_core.adapters.stores.foreign import foreign_chunk, places, positions_as_text, visible
 from retrieval_core.adapters.stores.paths import exact_float
 from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD, can_be_name
 from retrieval_core.adapters.stores.pinecone.filters import both, either
@@ -228,7 +228,10 @@ class NamespaceReader:
         number = exact_float(int(document_id)) if document_id.isdecimal() and len(document_id) <= _DIGITS else None
         values = [document_id] if number is None else [document_id, number]
         of_document = either(*({name: {"$eq": value}} for name in documents for value in values))
-        in_place = either(*(both(*_bounds(name, first, last)) for name in positions))
+        texts = positions_as_text(first, last)
+        if texts is None:  # each record is tested again
+            return of_document
+        in_place = either(*(either(both(*_bounds(name, first, last)), {name: {"$in": texts}}) for name in positions))
         is_unknown = both(*({name: {"$exists": False}} for name in positions)) if first <= 0 <= last else False
         return both(of_document, either(in_place, is_unknown))
 

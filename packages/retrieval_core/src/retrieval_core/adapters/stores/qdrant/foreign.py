@@ -20,6 +20,7 @@ from retrieval_core.adapters.stores.foreign import (
     NODE,
     foreign_chunk,
     places,
+    positions_as_text,
     resolve_fields,
     visible,
 )
@@ -127,7 +128,10 @@ def range_expression(document_id: str, first: int, last: int, names: Mapping[str
     if first > last or not documents or not positions:
         return False
     of_document = either(*(_equal(path, document_id, is_read=True) for path in documents))
-    in_place = either(*(in_range(path, gte=first, lte=last) for path in positions))
+    texts = positions_as_text(first, last)
+    if texts is None:  # each point is tested again
+        return of_document
+    in_place = either(*(either(in_range(path, gte=first, lte=last), one_of(path, texts)) for path in positions))
     is_unknown = both(*({"is_empty": {"key": path}} for path in positions)) if first <= 0 <= last else False
     return both(of_document, either(in_place, is_unknown))
 
