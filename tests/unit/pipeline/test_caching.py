@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from retrieval_core.adapters.caches.memory import MemoryCache
-from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError, ServiceTimeoutError
-from retrieval_core.index.open import open_index
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter
-from retrieval_core.types import Chunk
 from support.pipelines import PHONES, TroubledStore, filled
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from retrieval_core.types import RetrievalResult
 
 QUESTION = "roll back an application"
@@ -126,40 +121,17 @@ def test_a_write_is_never_followed_by_a_stale_answer() -> None:
     assert world.ask().hits[0].chunk.text == "Roll back an application at once."
 
 
-def test_a_store_without_versions_is_told() -> None:
-    """Such a store names itself, and results are kept until somebody says that it changed."""
+def test_a_store_without_versions_is_searched_each_time() -> None:
+    """Nothing says whether another program changed it, so no result of it is kept."""
 
     class Foreign(TroubledStore):
         id = "foreign"
 
     world = World(Foreign())
-    world.ask()
-    assert world.ask().from_cache
-    world.pipeline.invalidate()
+    for _ in range(2):
+        assert not world.ask().from_cache
     assert len(world.cache) == 0
-    assert not world.ask().from_cache
     world.pipeline.sync.close()
-
-
-def test_writing_through_an_index_tells_it(tmp_path: Path) -> None:
-    """Where a store has no version, the index invalidates after each of its writes."""
-
-    class Foreign(MemoryStore):
-        id = "foreign"
-        version = None  # type: ignore[assignment]
-
-    embedder = FakeEmbedder()
-    store = Foreign(embedder_id=embedder.id, dimension=embedder.dimension)
-    with open_index(tmp_path / "x.db", embedder=embedder, store=cast("Any", store)) as index:
-        chunk = Chunk("c", "d", "Roll back an application.")
-        index.add([chunk])
-        assert not index.retrieve(QUESTION).from_cache
-        assert index.retrieve(QUESTION).from_cache
-        index.add([replace(chunk, id="e", text="Roll back.")])
-        assert len(index.retrieve(QUESTION).hits) == 2
-        assert index.retrieve(QUESTION).from_cache
-        index.delete("d")
-        assert index.retrieve(QUESTION).hits == ()
 
 
 def test_what_does_not_say_who_it_is_is_not_kept() -> None:
@@ -334,12 +306,8 @@ def test_identical_questions_at_the_same_time_share_one_run() -> None:
 
 
 def test_what_was_searched_for_before_it_was_forgotten_is_not_kept() -> None:
-    """A result that was under way while all were forgotten is nobody else's, though the store tells no version."""
-
-    class Foreign(TroubledStore):
-        id = "foreign"
-
-    world = World(Foreign())
+    """A result that was under way while all were forgotten is nobody else's, though the version is still the same."""
+    world = World()
 
     async def test() -> None:
         world.embedder.gate = asyncio.Event()

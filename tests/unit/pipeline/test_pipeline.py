@@ -525,6 +525,9 @@ class TestPlugIns:
                     asyncio.get_running_loop()
                 return [float(number) for number in asyncio.run(FakeEmbedder().embed_query(text))]
 
+            def embed_texts(self, texts: list[str]) -> list[list[float]]:
+                return [self.embed_query(text) for text in texts]
+
         with a_pipeline(store, cast("Any", Plain())) as pipeline:
             result = pipeline.retrieve(QUESTION)
         assert result.degraded == ()

@@ -59,7 +59,7 @@ class RetrievalPipeline(QueryEngine):
         rewriter: Rewrites a query that found too little.
         evaluator: Scores each result.
         answer_writer: Writes answers. Default: answers consist of sentences of the documents.
-        cache: Caches results.
+        cache: Caches results, if the store reports a version that changes with each write.
         token_counter: Counts the tokens of contexts. Default: the counter of the embedder, or the local one.
         observer: Receives the events of each query.
         config: Defaults of each query.

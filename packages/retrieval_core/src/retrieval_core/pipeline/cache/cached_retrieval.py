@@ -48,10 +48,13 @@ class _Names:
 
     Attributes:
         key: Under which it is kept.
+        has_version: Whether the store reports its version. Without one, nothing shows whether the store changed after a
+            result was made, so the result is not cached.
         partition: Names everything but the question; ``None`` where questions are not compared.
     """
 
     key: str
+    has_version: bool
     partition: str | None = None
 
     @property
@@ -66,7 +69,7 @@ class CachedRetrieval:
     Args:
         parts: What the stages use.
         config: The settings of every query.
-        cache: Keeps results for the next time.
+        cache: Keeps results for the next time, if the store has a version.
         clock: Tells how old a question is; the system's where it is not given.
     """
 
@@ -117,8 +120,9 @@ class CachedRetrieval:
         if names is None:
             return await self._search(run, query, plan)
         failures: tuple[Failed, ...] = ()
-        if self.cache is not None:
-            cached = await ask_cache(run, self.cache, names.key)
+        cache = self.cache if names.has_version else None
+        if cache is not None:
+            cached = await ask_cache(run, cache, names.key)
             if isinstance(cached, Failed):
                 raise_faults((cached,), strict=self._config.strict)
                 failures = (cached,)
@@ -132,7 +136,7 @@ class CachedRetrieval:
     async def kept(self, run: Run, query: Query, plan: Plan) -> RetrievalResult | None:
         """Return what is kept for a query, or for one that asks the same; nothing is searched."""
         names = await self._names(run, query, plan) if plan.use_cache else None
-        if names is None or self.cache is None:
+        if names is None or self.cache is None or not names.has_version:
             return None
         found = await ask_cache(run, self.cache, names.key)
         if found is None and self._similar is not None and names.partition is not None:
@@ -182,9 +186,12 @@ class CachedRetrieval:
             version=version,
             epoch=self._epoch,
         )
-        if self._similar is None or not self._similar.is_for(plan):
-            return _Names(name(query=query.text))
-        return _Names(name(query=query.text), partition_key(self._similar.session_of(plan), name(query="")))
+        has_version = version is not None
+        if self._similar is None or not has_version or not self._similar.is_for(plan):
+            return _Names(name(query=query.text), has_version)
+        return _Names(
+            name(query=query.text), has_version, partition_key(self._similar.session_of(plan), name(query=""))
+        )
 
     async def _identities(self, run: Run, plan: Plan) -> tuple[JSON, ...] | None:
         """Return what names each transformer and retriever as it is now; ``None`` where one of them does not tell."""
@@ -195,7 +202,7 @@ class CachedRetrieval:
             version: str | None = None
             if isinstance(part, Versioned):  # what it knows may change, as a graph's file does
                 outcome = await run.until(NAMING_SHARE).without_retries().on(name).call("version", part.version)
-                if isinstance(outcome, Failed):
+                if isinstance(outcome, Failed) or outcome.value is None:
                     return None
                 version = outcome.value
             identity = getattr(part, "id", "")
@@ -229,7 +236,7 @@ class CachedRetrieval:
                 elif found is not None:
                     return with_failures(found, failures)
         result = with_failures(await self._search(run, query, plan), failures)
-        if self.cache is None or any(entry.stage != "filter" for entry in result.degraded):
+        if self.cache is None or not names.has_version or any(entry.stage != "filter" for entry in result.degraded):
             return result
         kept = await keep(run, self.cache, names.key, result)
         if isinstance(kept, Ok):
