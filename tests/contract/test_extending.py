@@ -38,7 +38,7 @@ def blocks(language: str) -> list[str]:
 
 def test_examples_are_short() -> None:
     """Each is complete, with its imports and its use, in fewer than 25 lines."""
-    assert len(blocks("python")) == 8
+    assert len(blocks("python")) == 9
     assert all(len(block.splitlines()) < 25 for block in blocks("python"))
 
 
@@ -186,5 +186,5 @@ def test_without_an_id_nothing_is_kept(place: str) -> None:
 def test_a_reranker_without_an_id_is_refused() -> None:
     """Its scores are kept by it."""
     odd: Any = object()
-    with pytest.raises(InvalidParameterError, match="needs an id"):
+    with pytest.raises(InvalidParameterError, match="reranker must be an object with id"):
         RetrievalPipeline(TroubledStore(), FakeEmbedder(), reranker=odd)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retrieval_core import Chunk, load_config, open_index
+from retrieval_core import Chunk, Document, load_config, open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -427,3 +427,44 @@ def test_a_count_that_is_wrong_is_reported_without_a_name(tmp_path: Path) -> Non
     assert "the index has 0 documents, and 1 were written" in told
     assert "None" not in told
     assert "1 chunks" not in told
+
+
+def test_files_that_the_index_no_longer_lists_are_listed_again(folder: Path) -> None:
+    """Without its list of files, the index says so; a repair reads the files, and the next run knows them."""
+    with opened(folder) as index:
+        before = found(index)
+    sql(folder, "DELETE FROM sources")
+    with opened(folder) as index:
+        report = index.check_integrity()
+        assert report.verdict == "mismatch"
+        assert [item.source for item in report.differences] == ["docs/moon.md", "docs/phones.csv", "docs/sun.md"]
+        assert all("missing from the index's list of files" in item.problem for item in report.differences)
+        repaired = index.check_integrity(repair=True)
+        assert (repaired.verdict, repaired.documents) == ("clean", 4)
+        assert index.ingest(folder / "docs").unchanged == 4
+        assert found(index) == before
+
+
+def test_an_unlisted_file_that_is_gone_is_named(folder: Path) -> None:
+    """A repair cannot read it again: it stays a difference until its document is removed."""
+    sql(folder, "DELETE FROM sources WHERE source = 'docs/sun.md'")
+    (folder / "docs" / "sun.md").unlink()
+    with opened(folder) as index:
+        report = index.check_integrity(repair=True)
+        assert report.verdict == "mismatch"
+        assert [(item.source, "remove its documents" in item.problem) for item in report.differences] == [
+            ("docs/sun.md", True)
+        ]
+        index.delete("docs/sun.md")
+        assert index.check_integrity().verdict == "clean"
+
+
+def test_documents_without_a_file_are_not_missing_from_the_list(folder: Path) -> None:
+    """Documents that a program added, and files that were removed, are no damage."""
+    with opened(folder) as index:
+        index.add_documents([Document("faq", "Refunds take five days.")])
+        (folder / "docs" / "sun.md").unlink()
+        assert index.ingest(folder / "docs").removed == 1
+        index.delete("docs/moon.md")
+        report = index.check_integrity(document_ids=["faq"])
+        assert (report.verdict, report.differences) == ("clean", ())

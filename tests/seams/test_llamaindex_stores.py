@@ -39,6 +39,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.clock import FakeClock
+from retrieval_core.testing.fakes import FakeEmbedder
 from support.llamaindex_parts import DIMENSION, WordEmbedding
 from support.llamaindex_stores import KEEP_TEXT, async_qdrant, opened, pinecone
 from support.wire_server import Status
@@ -270,6 +271,26 @@ def test_one_failed_side_is_named(mode: Any, side: str) -> None:
     retriever = RetrievalCoreRetriever(pipeline_from(vector_store=Down(), embed_model=WordEmbedding()), mode=mode)
     with pytest.raises(SearchError, match=f"nothing could be searched: {side}: Down "):
         retriever.retrieve("the moon")
+    retriever.pipeline.close()
+
+
+def test_the_search_that_found_nothing_is_named_beside_the_one_that_failed() -> None:
+    """Keyword search ran, so the message does not say that nothing could be searched."""
+
+    class Down(MemoryStore):
+        async def search(self, request: Any) -> Any:
+            if request.vector is not None:
+                raise StoreError("the vectors are gone")
+            return await super().search(request)
+
+    embedder = FakeEmbedder(DIMENSION)
+    store = Down(embedder_id=embedder.id, dimension=DIMENSION)
+    retriever = RetrievalCoreRetriever(RetrievalPipeline(store, embedder))
+    with pytest.raises(SearchError) as raised:
+        retriever.retrieve("zebra")
+    message = str(raised.value)
+    assert message.startswith("a search failed: dense: the vectors are gone")
+    assert message.endswith("keyword search found nothing")
     retriever.pipeline.close()
 
 

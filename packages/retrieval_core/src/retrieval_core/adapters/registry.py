@@ -210,7 +210,7 @@ STORES: Kinds[ports.CataloguedStore] = Kinds(
         pinecone="stores.pinecone.store",
         qdrant="stores.qdrant.store",
     ),
-    ABILITIES["store"],
+    ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
 )
 EMBEDDERS: Kinds[ports.Embedder] = Kinds(
     "embedder.kind",

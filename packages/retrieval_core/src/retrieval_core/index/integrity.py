@@ -177,7 +177,10 @@ class IntegrityCheck:
         there = known.keys() - set(report.absent_sources)
         sources = sorted({each.source for each in found if each.source in there})
         names = {each.document_id for each in found if each.source in there and each.document_id is not None}
-        return [(await self._ingester.file_of(known[source])).path for source in sources], names
+        files = [(await self._ingester.file_of(known[source])).path for source in sources]
+        unlisted = sorted({each.source for each in found if each.source is not None and each.source not in known})
+        paths = [await self._ingester.find_file(source) for source in unlisted]
+        return [*files, *(path for path in paths if path is not None)], names
 
     async def _check_added(self, names: Sequence[str], tally: _Tally) -> None:
         """Compare documents that came from no file with the texts that are kept of them."""
@@ -198,6 +201,10 @@ class IntegrityCheck:
                 tally.differs(source_of.get(name), name, f"of its record, {problem.removeprefix('its ')}")
         for problem in tally.damage.problems:
             tally.differs(None, None, problem)
+        for source in tally.damage.unlisted:
+            is_there = await self._ingester.find_file(source) is not None
+            repair = "a repair reads it again" if is_there else "it is not there; remove its documents, or put it back"
+            tally.differs(source, None, f"the file is missing from the index's list of files: {repair}")
 
     async def _add_rest(self, names: Sequence[str], tally: _Tally) -> None:
         """Tell of damaged chunks: of all at once, or if a record cannot be read, one by one."""

@@ -272,6 +272,11 @@ class Ingester:
 
         return await self._pool.run(find)
 
+    async def find_file(self, name: str) -> Path | None:
+        """Return the path of a file by its name in the index; ``None`` if there is no file."""
+        path = await self.path_of(name)
+        return path if await self._pool.run(path.is_file) else None
+
     async def names_at(self, path: Path, *, is_folder: bool) -> Sequence[str]:
         """Return the name of the file at a path, or of all files in the folder at it, that the index has."""
         known = await self._store.sources()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ABILITIES: Mapping[str, tuple[str, ...]] = {
     "embedder": ("id", "dimension", "embed_query", "embed_texts"),
-    "store": ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
+    "store": ("describe", "search", "fetch"),
     "llm": ("id", "complete", "stream"),
     "reranker": ("id", "batch_size", "score"),
     "token_counter": ("__call__",),
@@ -21,7 +21,7 @@ ABILITIES: Mapping[str, tuple[str, ...]] = {
 """The attributes and methods that a component must have, by its role."""
 _ADVICE = {
     "embedder": "LangChain embeddings: retrieval_core.compat.models.adapt_embedder(embeddings)",
-    "store": "see retrieval_core.ports.CataloguedStore; to set a built-in store, use store.kind in the configuration",
+    "store": "see retrieval_core.ports.CataloguedStore; a built-in store is chosen by store.kind in the configuration",
     "llm": "LangChain chat model: retrieval_core.compat.models.adapt_llm(chat_model)",
     "reranker": "see retrieval_core.ports.Reranker",
     "token_counter": "give a function that returns the number of tokens of a text",

@@ -447,6 +447,7 @@ class StoredDamage:
         incomplete: Ids of documents that have fewer chunks than were written.
         problems: Problems of the index as a whole, one sentence each.
         unsealed: How many chunks have no checksums, since an older version of this library wrote them.
+        unlisted: Sources of documents that are files, and are missing from the index's list of files.
     """
 
     chunks: Mapping[str, RecordDamage] = field(default_factory=dict[str, RecordDamage])
@@ -454,11 +455,12 @@ class StoredDamage:
     incomplete: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
     unsealed: int = 0
+    unlisted: tuple[str, ...] = ()
 
     @property
     def is_none(self) -> bool:
         """Whether nothing is damaged."""
-        return not (self.chunks or self.documents or self.incomplete or self.problems)
+        return not (self.chunks or self.documents or self.incomplete or self.problems or self.unlisted)
 
     @property
     def document_ids(self) -> frozenset[str]:
@@ -468,7 +470,10 @@ class StoredDamage:
     @property
     def summary(self) -> str:
         """One line for people."""
-        return "; ".join((f"chunks: {len(self.chunks)}, documents: {len(self.document_ids)}", *self.problems))
+        counts = [f"chunks: {len(self.chunks)}", f"documents: {len(self.document_ids)}"]
+        if self.unlisted:
+            counts.append(f"files missing from the list: {len(self.unlisted)}")
+        return "; ".join((", ".join(counts), *self.problems))
 
 
 @runtime_checkable

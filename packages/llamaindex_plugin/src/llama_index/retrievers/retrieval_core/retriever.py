@@ -4,7 +4,7 @@ Annotations are no text here: LlamaIndex makes the schema of a tool of them as t
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
@@ -56,7 +56,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
     If something did not work as configured, each result has it in ``degraded``, a warning is logged, and a
     :class:`RetrievalDegradedEvent` goes to LlamaIndex's instrumentation; so does the reason if a filter lets nothing
     pass because no chunk has the field, or none of that type. A fact that is the same for every query is logged once.
-    If nothing could be searched at all, an error is raised.
+    If nothing could be searched, or a search failed and the others found nothing, an error is raised.
 
     The text of a query bundle is searched for; vector search also uses the texts in ``custom_embedding_strs``, as query
     transformations such as HyDE set them. The pipeline embeds the query itself, so an ``embedding`` is not used.
@@ -269,13 +269,12 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         """Return the hits as nodes, and report degradations.
 
         Raises:
-            SearchError: Nothing could be searched.
+            SearchError: Nothing could be searched, or one search failed and the others found nothing.
         """
         told = [f"{item.stage}: {item.reason}" for item in result.degraded]  # the pipeline has logged these
         if not result.hits and (error := result.metadata.get("error")) is not None:
             named = (line for item, line in zip(result.degraded, told, strict=True) if item.reason == error)
-            msg = f"nothing could be searched: {next(named, error)}"
-            raise SearchError(msg, {"degraded": told})
+            raise SearchError(_why_nothing(result, next(named, str(error))), {"degraded": told})
         own: list[str] = []
         if not result.hits and (note := result.metadata.get("note")):
             own.append(f"filters: {note}")
@@ -356,3 +355,20 @@ def _merged(path: str | Path, config: RetrievalConfig | str | Path | None, chang
         else:
             tree[name] = value
     return load_config(overrides=tree | changes)
+
+
+def _why_nothing(result: RetrievalResult, failure: str) -> str:
+    """Return the message for a result without hits: the failure, and the searches that found nothing."""
+    indexes = result.metadata.get("indexes")
+    if isinstance(indexes, Mapping):
+        answered = [f"index {name}" for name in indexes]
+    else:
+        answered = [
+            _SEARCHES[record.stage] for record in result.trace if record.stage in _SEARCHES and not record.error
+        ]
+    if not answered:
+        return f"nothing could be searched: {failure}"
+    return f"a search failed: {failure}; {' and '.join(dict.fromkeys(answered))} found nothing"
+
+
+_SEARCHES = {"dense": "vector search", "lexical": "keyword search", "hybrid": "hybrid search"}

@@ -54,6 +54,12 @@ SELECT DISTINCT document_id FROM chunks WHERE parent_id IS NOT NULL AND parent_i
     AND document_id IN (SELECT id FROM documents WHERE source IN (SELECT source FROM sources))
 """
 """Documents of files; chunks that were added one by one may name a section that was never there."""
+_SOURCES = "sources"
+_UNLISTED = """
+SELECT DISTINCT source FROM documents WHERE source NOT IN (SELECT source FROM sources)
+    AND (id = source OR substr(id, 1, length(source) + 1) = source || '#') ORDER BY source
+"""
+"""Documents that were added by a program have no file either, so this says something only if files are missing."""
 _WAITING = "SELECT number FROM late_vectors WHERE generation IS NULL"
 
 
@@ -91,6 +97,28 @@ def count(connection: Connection, *, chunks: int = 0, documents: int = 0) -> Non
         connection.execute("UPDATE state SET chunks = chunks + ?, documents = documents + ?", (chunks, documents))
 
 
+@contextmanager
+def counting_sources(connection: Connection) -> Generator[None]:
+    """Record how many files a write leaves listed; those that were lost before are still counted until they return."""
+    before, written = _listed(connection), _written_sources(connection)
+    yield
+    after = _listed(connection)
+    if written is not None and before < written:
+        after = max(after, written)
+    if after != written:
+        connection.execute("INSERT OR REPLACE INTO manifest VALUES (?, ?)", (_SOURCES, str(after)))
+
+
+def _listed(connection: Connection) -> int:
+    return connection.execute("SELECT count(*) FROM sources").fetchone()[0]
+
+
+def _written_sources(connection: Connection) -> int | None:
+    """Return how many files should be listed; ``None`` if an older version of this library wrote last."""
+    row = connection.execute("SELECT value FROM manifest WHERE key = ?", (_SOURCES,)).fetchone()
+    return None if row is None else int(row[0])
+
+
 def count_chunks(connection: Connection) -> int:
     """Return how many chunks there should be; how many there are, where that was not written."""
     sql = "SELECT chunks FROM state" if is_sealed(connection) else "SELECT count(*) FROM chunks"
@@ -110,6 +138,7 @@ def find_damage(
         found.compare_documents()
         if document_ids is None:
             found.compare_counts()
+            found.compare_sources()
         return found.told()
 
 
@@ -169,6 +198,7 @@ class _Damage:
         self._without_section: set[str] = set()
         self._problems: list[str] = []
         self.unsealed = 0
+        self.unlisted: tuple[str, ...] = ()
         self.changed: dict[int, tuple[str, ...]] = {}
         self.strays: set[int] = set()
         self.of_postings: dict[int, str] = {}
@@ -250,6 +280,12 @@ class _Damage:
             if written != there:
                 self._problems.append(f"the index has {there} {name}, and {written} were written")
 
+    def compare_sources(self) -> None:
+        """Find documents whose files the index does not list any more."""
+        written = _written_sources(self._connection)
+        if written is not None and _listed(self._connection) < written:
+            self.unlisted = tuple(source for (source,) in self._connection.execute(_UNLISTED))
+
     def told(self) -> StoredDamage:
         """Return the damage found, by ids."""
         numbers = {*self.changed, *self.strays, *self.of_postings, *self.of_vectors}
@@ -274,6 +310,7 @@ class _Damage:
             frozenset(self._incomplete()),
             tuple(self._problems),
             self.unsealed,
+            self.unlisted,
         )
 
     def _incomplete(self) -> Iterator[str]:

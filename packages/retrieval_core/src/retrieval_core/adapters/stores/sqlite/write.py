@@ -68,8 +68,9 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vec
     connection.executemany(_REPLACE_SECTION, ((*row, SECTION_SEAL.of(row)) for row in sections))
     _insert_chunks(connection, change, analyzer, generation, vectors)
     merge_segments(connection)
-    connection.executemany("DELETE FROM sources WHERE source = ?", ((source,) for source in change.removed_sources))
-    connection.executemany(_REPLACE_SOURCE, map(SOURCES.to_row, change.sources))
+    with damage.counting_sources(connection):
+        connection.executemany("DELETE FROM sources WHERE source = ?", ((name,) for name in change.removed_sources))
+        connection.executemany(_REPLACE_SOURCE, map(SOURCES.to_row, change.sources))
 
 
 def add_vectors(connection: Connection, change: Change) -> int:
@@ -123,7 +124,8 @@ def remove(connection: Connection, document_ids: Sequence[str], vectors: Sequenc
     Indexing the sources again then brings the documents back.
     """
     forget = "DELETE FROM sources WHERE source IN (SELECT source FROM documents WHERE id = ?)"
-    connection.executemany(forget, ((name,) for name in document_ids))
+    with damage.counting_sources(connection):
+        connection.executemany(forget, ((name,) for name in document_ids))
     count = _remove_documents(connection, document_ids, next_generation(connection), vectors)
     merge_segments(connection)
     return count
