@@ -213,3 +213,16 @@ def test_a_name_that_is_no_path_is_unknown(
         with pytest.raises(InvalidParameterError, match="the index has no document"):
             index.find_documents([name])
         assert [each.id for each in index.find_documents(["note"])] == ["note"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows deletes no folder that is in use")
+def test_a_deleted_current_folder_is_named_as_the_reason(tmp_path: Path) -> None:
+    """The system's own error names no file."""
+    program = "import os, runpy; os.rmdir(os.getcwd()); runpy.run_module('retrieval_core.cli', run_name='__main__')"
+    command = [sys.executable, "-c", program, "list"]
+    (tmp_path / "gone").mkdir()
+    ended = subprocess.run(
+        command, cwd=tmp_path / "gone", env=with_our_modules(), capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "Error: the current folder does not exist any more: change to another folder\n"

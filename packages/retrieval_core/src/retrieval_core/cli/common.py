@@ -250,9 +250,9 @@ def _with_options(command: _Command, *options: _Option) -> _Command:
         except (RetrievalError, OSError) as error:
             if given.as_json:
                 show = print_json_line if arguments.get("watch") else print_json
-                show({"error": {"type": type(error).__name__, "message": str(error)}})
+                show({"error": {"type": type(error).__name__, "message": _message_of(error)}})
             else:
-                print_error(str(error))
+                print_error(_message_of(error))
             raise SystemExit(exit_code(error)) from error
 
     return reduce(lambda made, option: option(made), reversed((*options, *_COMMON)), cast("_Command", wrapped))
@@ -329,3 +329,10 @@ def progress_bar(unit: str) -> Generator[Callable[[str, int, int], None]]:
             progress.update(bar, description=description, completed=done, total=total)
 
         yield show
+
+
+def _message_of(error: Exception) -> str:
+    """Return what failed; the system names no file if the current folder is missing."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return "the current folder does not exist any more: change to another folder"
+    return str(error)
