@@ -20,8 +20,10 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
 )
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.ports import Change
 from retrieval_core.testing.cache_kit import a_result
 from retrieval_core.testing.clock import FakeClock
+from retrieval_core.types import Chunk
 from support.redis_server import RedisServer, needs_server, run
 
 if TYPE_CHECKING:
@@ -189,9 +191,11 @@ class TestLoading:
         clock = FakeClock()
         cache = RedisCache(server.url)
         config = load_config(overrides={"deadline_seconds": 2, "search.mode": "lexical", "breaker.failures": 1})
-        pipeline = RetrievalPipeline(MemoryStore(), config=config, cache=cache, clock=clock)
+        store = MemoryStore()
+        pipeline = RetrievalPipeline(store, config=config, cache=cache, clock=clock)
 
         async def test(_: RedisCache) -> None:
+            await store.upsert(Change(chunks=(Chunk("c", "d", "Anything."),)))  # which gives it a version
             asked = asyncio.create_task(pipeline.aretrieve("anything"))
             for _turn in range(50):
                 await asyncio.sleep(0)
