@@ -28,9 +28,10 @@ QUERY = "history of an application"
 
 
 class NamedStore(TroubledStore):
-    """A store that says who it is, so that results from it may be kept."""
+    """A store that reports a version, so that results from it may be kept."""
 
-    id = "phones"
+    async def version(self) -> str:
+        return "phones"
 
 
 def a_pipeline(observer: Observer, store: Any = None, **settings: Any) -> RetrievalPipeline:
