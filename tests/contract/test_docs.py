@@ -38,8 +38,8 @@ NEEDS = {
 }
 """Pages about a package of their own, and what has to be installed for their examples."""
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-INDEXING_ALL = dict.fromkeys(("README.md", "integrity.md", "suites.md"), pytest.mark.slow)
-"""Marks of pages whose examples index all pages with the local model."""
+INDEXING_ALL = {"README.md", "integrity.md", "suites.md"}
+"""Pages whose examples index all pages with the local model."""
 DIFF = re.compile(r"^```diff\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -139,7 +139,8 @@ def nothing_left_in_llamaindex(page: Path, monkeypatch: pytest.MonkeyPatch) -> I
 # What LlamaIndex's agents do.
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning", "ignore:is_running called")
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, id=page.name, marks=INDEXING_ALL.get(page.name, ())) for page in PAGES]
+    "page",
+    [pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in INDEXING_ALL else []) for page in PAGES],
 )
 def test_examples_run_and_print_what_the_page_says(
     page: Path, somewhere: Path, nothing_left_in_llamaindex: None

@@ -24,7 +24,7 @@ from support.qdrant_service import QdrantService
 from support.wire_server import WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
     from retrieval_core import Index
@@ -42,7 +42,7 @@ Correct: TypeAlias = "Callable[[str], object]"
 
 
 @contextmanager
-def at_pinecone() -> Iterator[tuple[Index, Correct]]:
+def at_pinecone() -> Generator[tuple[Index, Correct]]:
     """Yield an index at Pinecone that another program filled, and a function that corrects its text."""
     with WireServer(PineconeService(DIMENSION)) as server, Pinecone(api_key=PINECONE_KEY) as client:
         theirs = client.Index(host=server.url)
@@ -59,7 +59,7 @@ def at_pinecone() -> Iterator[tuple[Index, Correct]]:
 
 
 @contextmanager
-def at_qdrant() -> Iterator[tuple[Index, Correct]]:
+def at_qdrant() -> Generator[tuple[Index, Correct]]:
     """Yield a collection of Qdrant that another program filled, and a function that corrects its text."""
     with WireServer(QdrantService()) as server:
         client = QdrantClient(url=server.url, api_key=QDRANT_KEY, check_compatibility=False)
