@@ -90,6 +90,7 @@ def test_only_indexes_with_names_have_room_for_them(tmp_path: Path) -> None:
         ("dimension",),
         ("embedder_id",),
         ("metric",),
+        ("sources",),
     ]
     assert query(plain, "SELECT name FROM sqlite_schema WHERE name = 'named_vectors'") == []
     assert query(several, "SELECT name FROM sqlite_schema WHERE name = 'named_vectors'") == [("named_vectors",)]
