@@ -38,7 +38,7 @@ NEEDS = {
 }
 """Pages about a package of their own, and what has to be installed for their examples."""
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-INDEXING_ALL = {"README.md", "integrity.md", "suites.md"}
+INDEXING_ALL = {"README.md", "quickstart-mcp.md", "integrity.md", "suites.md"}
 """Pages whose examples index all pages with the local model."""
 DIFF = re.compile(r"^```diff\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -210,6 +210,7 @@ def test_nothing_is_left_of_what_nobody_closed(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.slow
 def test_nothing_is_left_of_a_vector_store_over_a_file(tmp_path: Path) -> None:
     embedder = FakeEmbedder()
     with open_index(tmp_path / "i.db", embedder=embedder) as index:

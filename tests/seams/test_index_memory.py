@@ -23,6 +23,8 @@ from support.processes import RETRIEVAL, with_our_modules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+pytestmark = pytest.mark.slow
+
 KEYWORDS = ("--set", "embedder.kind=none", "--set", "search.mode=lexical")
 FAKE = "retrieval_core.testing.fakes:FakeEmbedder"
 

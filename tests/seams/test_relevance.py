@@ -204,6 +204,7 @@ def test_an_unknown_identifier_is_not_called_a_stop_word(index_file: Path, mode:
     assert "unknown identifiers" in relevance.explanation
 
 
+@pytest.mark.slow
 def test_the_command_line_says_it_first(index_file: Path) -> None:
     """``search`` warns before anything else, an ``answer`` begins with it; their JSON has it too."""
     found = command(index_file, "search", UNKNOWN)

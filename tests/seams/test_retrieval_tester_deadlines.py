@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from retrieval_core import Index
 
-pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
+pytestmark = [pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection"), pytest.mark.slow]
 
 DIMENSION = 64
 TEXT = "ROS 2 is a robot operating system."

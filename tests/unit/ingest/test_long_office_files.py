@@ -13,6 +13,8 @@ from support.bombs import book, deck, word, zipped
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 COUNT = 9_000
 """Paragraphs that take more than one stretch."""
 NUMBERED = "<w:pPr><w:numPr/></w:pPr>"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Candidate, Change, Fetched, Store
     from retrieval_core.types import Matrix
 
+pytestmark = pytest.mark.slow
+
 MANY = 3 * CHUNKS_PER_WRITE
 FEW = CHUNKS_PER_WRITE // 2
 

@@ -264,6 +264,7 @@ def test_whatever_a_plug_in_raises_nobody_waits_for_ever(error: BaseException) -
         assert not pipeline.retrieve(SATURN).degraded
 
 
+@pytest.mark.slow
 def test_a_plug_in_that_blocks_the_event_loop() -> None:
     """No clock can end it; a synchronous call ends all the same, and the next one has another loop."""
     over: SimpleQueue[None] = SimpleQueue()

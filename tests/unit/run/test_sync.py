@@ -290,6 +290,7 @@ def test_the_bound_of_a_bridge_is_that_of_its_calls() -> None:
     bridge.close()
 
 
+@pytest.mark.slow
 def test_what_was_used_is_closed_though_the_loop_is_blocked() -> None:
     """On another loop then; and who closes is told what blocks."""
     bridge = SyncBridge(grace=3)

@@ -18,6 +18,8 @@ from support.suites import chunks
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SUITE = """\
 name: zoo
 index: zoo.db

@@ -14,6 +14,8 @@ import pytest
 
 from support.killing import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 import asyncio, os, sys
 import numpy as np
@@ -125,7 +127,6 @@ def mounted(folder: Path) -> tuple[str, ...]:
     return ("unshare", "-m", "sh", "-c", script, str(folder))
 
 
-@pytest.mark.slow
 @needs_mount
 def test_an_index_on_a_read_only_mount_is_searched(code: str, folder: Path) -> None:
     """All that was written is there, though the writer did not come to close it; a write is refused."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 VOCABULARY = [f"w{number}" for number in range(12)]
 ANALYZER = Analyzer()
 

