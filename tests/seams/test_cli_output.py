@@ -10,6 +10,7 @@ import click
 import pytest
 
 from retrieval_core.cli.commands import main
+from support.extras import needs_tokenizer
 from support.processes import RETRIEVAL, with_our_modules
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def test_explanations_come_with_verbose_only(folder: Path) -> None:
     assert not any(part in run(folder, *asked).stdout for part in explained)
 
 
+@needs_tokenizer
 def test_an_answer_ends_with_one_line(folder: Path) -> None:
     """It has relevance, verified citations and time; the explanation of them is left to --verbose."""
     asked = ("answer", "how far away is the moon", "--set", "answer.abstain_below=0", *FAKE)

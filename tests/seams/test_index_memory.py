@@ -297,6 +297,7 @@ def test_an_index_that_can_t_be_written(indexed: Path) -> None:
 
 def test_several_indexes_keep_their_own_settings(folder: Path) -> None:
     """Those of one index count for it, and those that all have alike for the search."""
+    pytest.importorskip("bm25s", reason="needs the extra 'languages'")
     run(folder, "index", "docs/moon.md", *KEYWORDS, "--set", "analysis.language=german", "--index", "a.db")
     run(folder, "index", "docs/sun.md", *KEYWORDS, "--index", "b.db")
     result = found(folder, "--index", "a.db", "--index", "b.db")

@@ -219,7 +219,7 @@ def test_a_name_that_is_no_path_is_unknown(
 def test_a_deleted_current_folder_is_named_as_the_reason(tmp_path: Path) -> None:
     """The system's own error names no file."""
     program = "import os, runpy; os.rmdir(os.getcwd()); runpy.run_module('retrieval_core.cli', run_name='__main__')"
-    command = [sys.executable, "-c", program, "list"]
+    command = [sys.executable, "-P", "-c", program, "list"]  # without the folder that is gone on the path
     (tmp_path / "gone").mkdir()
     ended = subprocess.run(
         command, cwd=tmp_path / "gone", env=with_our_modules(), capture_output=True, text=True, check=False
