@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
 
-PATIENCE = 10_000
+PATIENCE = 30_000
 """Milliseconds until something that does not come fails a test."""
 _PAGE = re.compile(r"The page is at (?P<url>http://\S+)\n")
 
@@ -57,7 +57,7 @@ class Opened:
         """Ask, and wait for what is found."""
         self.page.fill("#question", question)
         self.page.press("#question", "Enter")
-        self.page.wait_for_selector("#panel :is(.hit, .quiet, .notice)")
+        self.page.wait_for_selector("#panel :is(.hit, .quiet, .notice) >> visible=true")
 
 
 @contextmanager

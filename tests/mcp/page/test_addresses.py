@@ -46,10 +46,10 @@ def test_an_unknown_tab_shows_the_passages(at_page: Opened, name: str) -> None:
     at_page.page.wait_for_selector(".hit")
     assert at_page.page.get_attribute("[aria-selected=true]", "id") == "tab-passages"
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab=compare&other={name}&mode={name}")
-    at_page.page.wait_for_selector("#panel :is(.notice, .pair)")
+    at_page.page.wait_for_selector("#panel :is(.notice, .pair) >> visible=true")
     assert "native code" not in at_page.page.inner_text("main")
     at_page.page.goto(f'{at_page.place}{QUESTION}&filters={{"{name}":{{"{name}":1}}}}')
-    at_page.page.wait_for_selector("#panel :is(.notice, .quiet:not(:has-text('Searching')))")
+    at_page.page.wait_for_selector("#panel :is(.notice, .quiet:not(:has-text('Searching'))) >> visible=true")
     assert "native code" not in at_page.page.inner_text("main")
     forget_refusals(at_page)
 

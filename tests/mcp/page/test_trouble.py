@@ -132,7 +132,7 @@ def test_an_index_without_anything_is_told_in_every_view(chromium: Any, folder: 
         for view in WORKS:
             go(at, f"{QUESTION}&tab={view}")
             at.page.wait_for_selector(f"main > [role=status] .notice:has-text('{says}')")
-            at.page.wait_for_selector("#panel :is(.quiet, .notice, .budget, .stages)")
+            at.page.wait_for_selector("#panel :is(.quiet, .notice, .budget, .stages) >> visible=true")
         go(at, f"{QUESTION}&chunk=notes%2Fmoon.md%230")
         at.page.wait_for_selector("#source .notice")
         go(at, "?view=index")
