@@ -1,9 +1,9 @@
-"""What a suite costs beside a bare loop over ``retrieve``: ``python benchmarks/suite_cost.py INDEX [--cases N]``.
+"""What a suite costs beside a bare loop over ``retrieve``: ``python benchmarks/suite_cost.py INDEX SUITE``.
 
-The cases ask for the headings of what is indexed, each with the document to be found, a threshold and a limit of time.
-Both ask one question after the other, each on an index of its own so that no question was embedded before. They take
-turns at parts of the cases, so that whatever else the machine does slows both; prints the ratio of the sums, in seconds
-that passed and in seconds of the processor.
+SUITE is a file of cases, whose paraphrases are left out. Each case gets a threshold and a time limit. Both ask one
+question after the other, each on an index of its own so that no question was embedded before. They take turns at parts
+of the cases, so that whatever else the machine does slows both; prints the ratio of the sums, in seconds that passed
+and in seconds of the processor.
 """
 
 from __future__ import annotations
@@ -12,31 +12,29 @@ import argparse
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 from retrieval_core import load_config, open_index
-from retrieval_core.evaluate.suite import Case, CaseStatus, IndexTarget, Suite, run_suite
-from retrieval_core.evaluate.suite.drafting import draft_from_index
+from retrieval_core.evaluate.suite import Case, CaseStatus, IndexTarget, Suite, read_suite, run_suite
 
 PART = 100
 """Cases of a turn."""
 
 
-def cases_of(index: Path, count: int) -> list[Case]:
-    """Return cases that are not skipped."""
-    with open_index(index) as opened:
-        drafts = opened.sync.run(draft_from_index(opened, count), seconds=None)
-    limits = {"skip": None, "relevance_threshold": 0.3, "latency_ms": 60_000.0}
-    return [draft.model_copy(update=limits) for draft in drafts]
+def cases_of(suite: Path) -> list[Case]:
+    """Return cases of one query each that are not skipped."""
+    limits: dict[str, Any] = {"skip": None, "paraphrases": [], "relevance_threshold": 0.3, "latency_ms": 60_000.0}
+    return [case.model_copy(update=limits) for case in read_suite(suite).cases]
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="What a suite costs beside a bare loop.")
     parser.add_argument("index", type=Path)
-    parser.add_argument("--cases", type=int, default=1_000)
+    parser.add_argument("suite", type=Path)
     options = parser.parse_args()
     config = load_config(overrides={"cache.enabled": False})
-    cases = cases_of(options.index, options.cases)
+    cases = cases_of(options.suite)
     totals = {"loop": [0.0, 0.0], "suite": [0.0, 0.0]}
     passed = 0
     with open_index(options.index, config=config) as one, open_index(options.index, config=config) as other:

@@ -90,7 +90,6 @@ def test_failures_are_printed_with_what_was_found_instead(folder: Path) -> None:
     assert "✗ wrong: brown \ufffd[31m bread" in result.output
     assert "MissingDocumentError: the document 'moon.md' is not among the first 1 passages" in result.output
     assert "found: 1. bread.md#0" in result.output
-    assert "document 'moon.md': number" in result.output
     assert "SC-004" in result.output
     assert "0 passed, 1 failed" in result.output
 
@@ -164,9 +163,7 @@ def test_cases_that_could_not_be_judged_do_not_pass_a_comparison(folder: Path) -
         ("run", "latin.retrieval.yaml"),
         ("run", "zoo.retrieval.yaml", "--before", "latin.retrieval.yaml"),
         ("run", "skipped.retrieval.yaml", "--index", "absent.db"),
-        ("draft", "--index", "absent.db"),
         ("compare", "latin.retrieval.yaml", "latin.retrieval.yaml"),
-        ("import", "nothing.csv"),
     ],
 )
 def test_what_cannot_be_done_has_another_exit_code_than_a_failed_case(folder: Path, arguments: tuple[str, ...]) -> None:
@@ -174,8 +171,7 @@ def test_what_cannot_be_done_has_another_exit_code_than_a_failed_case(folder: Pa
     (folder / "zoo.retrieval.yaml").rename(folder / "skipped.retrieval.yaml")
     written(folder)
     (folder / "latin.retrieval.yaml").write_bytes("name: café".encode("latin-1"))
-    (folder / "nothing.csv").write_text("question,file\n,x\n")
-    assert retrieval(*arguments, fake=arguments[0] in {"run", "draft"}).exit_code == 2
+    assert retrieval(*arguments, fake=arguments[0] == "run").exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -221,44 +217,6 @@ def test_the_index_of_a_setting_goes_before_that_of_the_command(folder: Path) ->
     result = retrieval("tune", written(folder), "--index", "zoo.db", "--try", "other:index=absent.db")
     assert result.exit_code == 2
     assert "Warning: other: 6 cases with errors not counted, such as air: there is no index at" in result.output
-
-
-def test_drafts_are_suites(folder: Path) -> None:
-    (folder / "guide.md").write_text(
-        "# Guide\n\n## How do owls hunt at night?\n\n" + "Owls hunt by ear, silently. " * 20
-    )
-    assert CliRunner().invoke(main, ["index", "guide.md", "--index", "zoo.db", *FAKE]).exit_code == 0
-    drafted = retrieval("draft", "--index", "zoo.db")
-    (folder / "drafted.retrieval.yaml").write_text(drafted.stdout)
-    assert "How do owls hunt at night?" in drafted.stdout
-    run = json.loads(retrieval("run", "drafted.retrieval.yaml", "--json").stdout)
-    assert run["skipped"] == len(run["results"]) > 0
-    (folder / "log.txt").write_text("how far away is the moon\n")
-    from_log = json.loads(retrieval("draft", "--index", "zoo.db", "--log", "log.txt", "--json").stdout)
-    assert from_log["cases"][0]["expect"]["documents"] == {"moon.md": 1}
-
-
-def test_a_drafted_file_names_its_index_as_seen_from_there(folder: Path) -> None:
-    (folder / "tests").mkdir()
-    (folder / "guide.md").write_text(
-        "# Guide\n\n## How do owls hunt at night?\n\n" + "Owls hunt by ear, silently. " * 20
-    )
-    CliRunner().invoke(main, ["index", "guide.md", "--index", "zoo.db", *FAKE])
-    drafting = ("draft", "--index", "zoo.db", "--output", "tests/drafted.retrieval.yaml")
-    assert retrieval(*drafting).exit_code == 0
-    assert retrieval("run", "tests/drafted.retrieval.yaml").exit_code == 0
-    (folder / "tests" / "drafted.retrieval.yaml").write_text("# looked at")
-    assert retrieval(*drafting).exit_code == 2
-    assert (folder / "tests" / "drafted.retrieval.yaml").read_text() == "# looked at"
-
-
-def test_other_programs_files_are_imported(folder: Path) -> None:
-    (folder / "q.csv").write_text("question,expected_file\nhow far is the moon?,moon.md\n,x.md\n")
-    imported = retrieval("import", "q.csv", fake=False)
-    assert "Warning: not imported: line 3: it has no question" in imported.stderr
-    (folder / "q.retrieval.yaml").write_text(imported.stdout)
-    assert retrieval("run", "q.retrieval.yaml", "--index", "zoo.db").exit_code == 0
-    assert len(json.loads(retrieval("import", "q.csv", "--json", fake=False).stdout)["left_out"]) == 1
 
 
 def test_the_schema_takes_what_the_reader_takes(folder: Path) -> None:

@@ -52,10 +52,8 @@ def _failure(case: CaseResult) -> Text:
     sign = "✗" if case.status is CaseStatus.FAILED else "!"
     took = "" if case.retrieval_time_ms is None else f" ({case.retrieval_time_ms:.0f} ms)"
     text = Text(harmless(f"{sign} {case.name}: {case.query}{took}\n"), style=_STYLES[case.status])
-    for problem in case.problems:
-        text.append(harmless(f"    {problem.error}: {problem.message}\n"), style="default")
-    for line in case.explanation:
-        text.append(harmless(f"      {line}\n"), style="dim")
+    for line in case.failure_lines():
+        text.append(harmless(f"    {line}\n"), style="default")
     text.right_crop(1)
     return text
 

@@ -1,4 +1,4 @@
-"""``retrieval suite``: run search test suites, compare runs, tune settings and draft cases."""
+"""``retrieval suite``: run search test suites, compare runs and tune settings."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def run_command(
     before: Path | None,
     given: Given,
 ) -> None:
-    """Run the cases of a suite and explain the failures.
+    """Run the cases of a suite and show the failures.
 
     FILE is *.retrieval.yaml or *.retrieval.json, and may name its index. Set the token for --url in
     RETRIEVAL_SUITE_TOKEN.
@@ -184,71 +184,6 @@ def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: 
         print_json(asdict(tuned))
     else:
         print_tuning(tuned)
-
-
-@suite_group.command("draft")
-@click.option("--log", type=_FILE, help="Read queries from a log: text or JSON lines.")
-@click.option("--count", type=click.IntRange(min=1), default=40, help="Limit the number of cases.  [default: 40]")
-@click.option("--name", default="drafted", help="Name the suite.  [default: drafted]")
-@click.option("--output", type=_NEW_FILE, help="Write to a new file.  [default: standard output]")
-@index_options
-def draft_command(*, log: Path | None, count: int, name: str, output: Path | None, given: Given) -> None:
-    """Draft cases for a suite, as YAML.
-
-    Without --log, the queries are headings of your documents. All cases are skipped until you have reviewed them.
-    """
-    from retrieval_core.evaluate.suite.drafting import (  # noqa: PLC0415 - help needs none of this
-        draft_from_index,
-        draft_from_log,
-        read_log,
-        to_yaml,
-    )
-    from retrieval_core.evaluate.suite.targets import IndexTarget  # noqa: PLC0415
-    from retrieval_core.index.builders.backends import build_analyzer, place_of  # noqa: PLC0415
-
-    if output is not None and output.exists():
-        msg = f"--output: {str(output)!r} already exists and may contain reviewed cases. Choose a new file."
-        raise click.UsageError(msg)
-    with _index(given) as index:
-        if log is None:
-            drafting = draft_from_index(index, count)
-        else:
-            drafting = draft_from_log(IndexTarget(index), read_log(log), count, build_analyzer(index.config.analysis))
-        cases = index.sync.run(drafting, seconds=None)
-        place = str(place_of(index.config))
-    if given.as_json:
-        print_json({"cases": [case.model_dump(mode="json", exclude_unset=True) for case in cases]})
-    else:
-        folder = Path.cwd() if output is None else output.resolve().parent
-        text = to_yaml(name, cases, os.path.relpath(place, folder))
-        if output is None:
-            click.echo(text, nl=False)
-        else:
-            output.write_text(text, encoding="utf-8")
-
-
-@suite_group.command("import")
-@click.argument("file", type=_FILE)
-@click.option("--name", default="imported", help="Name the suite.  [default: imported]")
-@common_options
-def import_command(*, file: Path, name: str, given: Given) -> None:
-    """Import cases from a CSV or promptfoo file, as YAML.
-
-    A CSV file has the columns question and expected_file. Warnings name the rows that can't be imported.
-    """
-    from retrieval_core.evaluate.suite.drafting import to_yaml  # noqa: PLC0415 - help needs none of this
-    from retrieval_core.evaluate.suite.importing import import_cases  # noqa: PLC0415
-
-    imported = import_cases(file)
-    if given.as_json:
-        cases = [case.model_dump(mode="json", exclude_unset=True) for case in imported.cases]
-        print_json({"cases": cases, "left_out": list(imported.left_out)})
-        return
-    for line in imported.left_out:
-        warn(f"not imported: {line}")
-    if not imported.cases:
-        raise SystemExit(HAS_ERRORS)
-    click.echo(to_yaml(name, imported.cases), nl=False)
 
 
 @suite_group.command("schema")

@@ -113,9 +113,7 @@ class CaseFailedError(Exception):
 
     def __init__(self, result: CaseResult) -> None:
         took = "" if result.retrieval_time_ms is None else f" ({result.retrieval_time_ms:.0f} ms)"
-        problems = (f"{problem.error}: {problem.message}" for problem in result.problems)
-        explanation = (f"  {line}" for line in result.explanation)
-        super().__init__("\n".join([f"asked: {result.query}{took}", *problems, *explanation]))
+        super().__init__("\n".join([f"asked: {result.query}{took}", *result.failure_lines()]))
 
 
 class _Opened:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 HIGHEST_GRADE = 10
 LONGEST_NAME = 200
-_LONGEST_MADE = 150
-"""Of a name that is made of a question, before a number that makes it unique."""
 
 
 def _not_blank(text: str) -> str:
@@ -222,15 +220,6 @@ class Suite(_Part):
             cases.append(complete)
         object.__setattr__(self, "cases", cases)
         return self
-
-
-def name_of(text: str, taken: set[str]) -> str:
-    """Return a name for a case that is made of its question, other than those that are taken, and add it to them."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    name = " ".join(plain.split())[:_LONGEST_MADE].strip() or "unnamed"
-    unique = next(each for each in (name, *(f"{name} ({number})" for number in range(2, 10**6))) if each not in taken)
-    taken.add(unique)
-    return unique
 
 
 def schema() -> dict[str, Any]:

@@ -126,9 +126,6 @@ def _details(case: CaseResult) -> Iterator[str]:
             score = "" if point.score is None else f" ({point.score:.3f})"
             yield f"<li>{_shown(point.id)}{score}: <q>{_shown(str(point.payload['content']))}</q>"
         yield "</ol>"
-    if case.explanation:
-        lines = "\n".join(_shown(line, 2 * _LONGEST) for line in case.explanation[:20])
-        yield f"<pre>{lines}</pre>"
     yield "</details>"
 
 

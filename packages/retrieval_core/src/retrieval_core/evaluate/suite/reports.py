@@ -102,8 +102,7 @@ def _append(suite: ET.Element, classname: str, case: CaseResult) -> None:
         kind = "failure" if case.status is CaseStatus.FAILED else "error"
         first = case.problems[0]
         told = ET.SubElement(test, kind, {"type": _text(first.error), "message": _text(first.message)})
-        lines = [f"{problem.error}: {problem.message}" for problem in case.problems]
-        told.text = _text("\n".join([f"asked: {case.query}", *lines, *case.explanation]))
+        told.text = _text("\n".join([f"asked: {case.query}", *case.failure_lines()]))
 
 
 def _text(text: str) -> str:

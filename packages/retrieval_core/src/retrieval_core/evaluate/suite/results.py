@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import Hit
 
 Verdict: TypeAlias = Literal["met", "missed", "not measured"]
+SHOWN = 3
+"""Results that are shown for a case that did not pass; a report has all."""
 
 
 class CaseStatus(StrEnum):
@@ -129,7 +131,6 @@ class CaseResult:
             phrases, each in [0, 1]; empty for others. With paraphrases it is the mean over all of them.
         retrieval_time_ms: Time of the slowest of its queries; ``None`` if there was no search.
         confidence: Probability that the results are relevant, in [0, 1]; ``None`` if it was not computed.
-        explanation: For a failed case, the actual results and the stages that dropped the expected ones.
         skipped: The reason why it was not run; ``None`` if it was.
     """
 
@@ -144,8 +145,16 @@ class CaseResult:
     measures: Mapping[str, float] = field(default_factory=dict[str, float])
     retrieval_time_ms: float | None = None
     confidence: float | None = None
-    explanation: tuple[str, ...] = ()
     skipped: str | None = None
+
+    def failure_lines(self) -> list[str]:
+        """Return the problems as lines for people, then the first results if there was a search."""
+        lines = [f"{problem.error}: {problem.message}" for problem in self.problems]
+        if self.retrieval_time_ms is None:
+            return lines
+        names = [p.id if p.score is None else f"{p.id} ({p.score:.3f})" for p in self.points]
+        firsts = "; ".join(f"{rank}. {name}" for rank, name in enumerate(names[:SHOWN], 1))
+        return [*lines, f"found: {firsts or 'nothing'}" + ("; …" if len(names) > SHOWN else "")]
 
 
 @dataclass(frozen=True, slots=True)

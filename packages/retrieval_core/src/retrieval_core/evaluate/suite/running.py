@@ -1,4 +1,4 @@
-"""Run a suite: search for each case, judge the results, explain failures; then judge the whole suite."""
+"""Run a suite: search for each case, judge the results; then judge the whole suite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core import errors
 from retrieval_core.errors import ExpectationError, InvalidParameterError, RetrievalError, SearchError, checked_count
-from retrieval_core.evaluate.suite.explaining import explained
 from retrieval_core.evaluate.suite.judging import Texts, judged, measures_of, ranks_of
 from retrieval_core.evaluate.suite.results import (
     SPECIFICATION_NAMES,
@@ -223,7 +222,6 @@ async def _asked(target: Target, case: Case) -> CaseResult:
         measures={name: sum(each[name] for each in measures) / len(measures) for name in measures[0]},
         retrieval_time_ms=max(each.latency_ms for each in found),
         confidence=confidence_of(result) if case.finds_nothing else None,
-        explanation=await explained(target, case, problems, dict(zip(wordings, found, strict=True))),
     )
 
 

@@ -24,7 +24,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.evaluate.suite.results import Subject
 from retrieval_core.evaluate.suite.targets import versions
-from retrieval_core.types import Chunk, Hit, Relevance, RetrievalResult, Scores, StageRecord
+from retrieval_core.types import Chunk, Hit, Relevance, RetrievalResult, Scores
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -105,7 +105,6 @@ class ServiceTarget:
                 formatted_context="",
                 metadata={},
                 latency_ms=milliseconds,
-                trace=tuple(_stage(stage) for stage in trace["stages"]),
                 relevance=_relevance(told.get("relevance")),
             )
 
@@ -253,8 +252,3 @@ def _relevance(told: Mapping[str, Any] | None) -> Relevance | None:
         return None
     unlikely, unknown, other = told["unlikely"], tuple(told["unknown"]), told["other_language"]
     return Relevance(told["value"], unlikely, unknown, other, told["explanation"])
-
-
-def _stage(told: Mapping[str, Any]) -> StageRecord:
-    known = ("stage", "milliseconds", "count_in", "count_out", "error", "decision", "started_ms")
-    return StageRecord(**{name: told[name] for name in known if name in told})
