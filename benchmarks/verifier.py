@@ -1,13 +1,9 @@
-"""How often a verifier is right about sentences of an answer, and what that costs.
+"""How often a language model is right about sentences of an answer.
 
-``python benchmarks/verifier.py`` prints, for each set of sentences, the table of verdicts of the local verifier: rows
-are what is right, columns what it said, with precision and recall of each, and the recall of each kind of sentence. The
-sets are the sentences of ``claims/unseen.json``, which were written by others before the rules were, in two halves, of
-which the rules were chosen on the first; and the older ones of ``data/verifier_cases.jsonl``, most of them in other
-words than the passages'. Last comes the time of a sentence.
-
-With ``--llm MODEL --base-url URL`` it also asks a model behind an API like OpenAI's; the key is read from
-``OPENAI_API_KEY``.
+``python benchmarks/verifier.py MODEL --base-url URL`` prints a table of verdicts for each set of sentences: rows are
+what is right, columns what the model said, with precision and recall of each, and the recall of each kind of sentence.
+The sets are the two halves of ``claims/unseen.json``, and the older sentences of ``data/verifier_cases.jsonl``, most of
+them in other words than the passages'. The key is read from ``OPENAI_API_KEY``.
 """
 
 from __future__ import annotations
@@ -16,14 +12,14 @@ import argparse
 import asyncio
 import json
 import os
-import time
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.verifiers.local import LocalVerifier
+from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.adapters.verifiers.llm import LLMVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,27 +49,8 @@ class Case:
     kind: str
 
 
-async def main(llm: str | None, base_url: str | None) -> None:
+async def main(model: str, base_url: str | None) -> None:
     """Print the tables."""
-    verifier = LocalVerifier()
-    try:
-        await verdicts(verifier)  # what is loaded once is no part of the time
-        started = time.perf_counter()
-        found = await verdicts(verifier)
-        milliseconds = (time.perf_counter() - started) / len(found) * 1000
-    finally:
-        await verifier.aclose()
-    report("local", found)
-    print(f"\na sentence of the local verifier: {milliseconds:.1f} ms")
-    if llm is not None:
-        await with_llm(llm, base_url)
-
-
-async def with_llm(model: str, base_url: str | None) -> None:
-    """Print the tables of a language model."""
-    from retrieval_core.adapters.llms.openai import OpenAILLM
-    from retrieval_core.adapters.verifiers.llm import LLMVerifier
-
     language_model = OpenAILLM(model, base_url=base_url, api_key=os.environ.get("OPENAI_API_KEY"))
     try:
         report(model, await verdicts(LLMVerifier(language_model)))
@@ -126,8 +103,8 @@ def line(title: str, row: Sequence[int]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="How often a verifier is right about sentences of an answer.")
-    parser.add_argument("--llm", help="a model to ask besides")
+    parser = argparse.ArgumentParser(description="How often a language model is right about sentences of an answer.")
+    parser.add_argument("model", help="the model to ask")
     parser.add_argument("--base-url", help="of its API")
     given = parser.parse_args()
-    asyncio.run(main(given.llm, given.base_url))
+    asyncio.run(main(given.model, given.base_url))

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core.adapters.verifiers.llm import LLMVerifier
-from retrieval_core.adapters.verifiers.local import LocalVerifier
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_verify import FakeVerifier
 from retrieval_core.testing.verifier_kit import VerifierConformance
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from retrieval_core.ports import CompletionRequest
 
 
@@ -23,22 +20,6 @@ class TestFake(VerifierConformance):
     @pytest.fixture
     def verifier(self) -> FakeVerifier:
         return FakeVerifier()
-
-
-class TestLocal(VerifierConformance):
-    @pytest.fixture
-    def verifier(self) -> Generator[LocalVerifier]:
-        made = LocalVerifier()
-        yield made
-        made.close()
-
-
-class TestInBatchesOfOne(VerifierConformance):
-    @pytest.fixture
-    def verifier(self) -> Generator[LocalVerifier]:
-        made = LocalVerifier(batch_size=1, threads=2)
-        yield made
-        made.close()
 
 
 class TestLLM(VerifierConformance):

@@ -123,10 +123,10 @@ def test_a_pruner_of_ones_own_is_made_and_not_called() -> None:
 
 
 def test_verifiers() -> None:
-    """The model that is asked, that there is none, this machine, or one's own; without verification, no finding."""
+    """The model that is asked, that there is none, or one's own; without verification, no finding."""
     assert findings(answer__verify=True, **LLM)["verifier"] == ("ok", "asks fake-llm")
     assert findings(answer__verify=True, answer__verifier="llm")["verifier"] == NO_LLM
-    assert findings(answer__verify=True)["verifier"] == ("ok", "compares words and figures locally")
+    assert findings(answer__verify=True)["verifier"] == NO_LLM
     own = f"{FAKES}.fakes_verify:FakeVerifier"
     assert findings(answer__verifier=own)["verifier"] == ("ok", f"created by {own}, not called")
     assert findings(answer__verifier=f"{FAKES}.fakes_verify:NoSuchVerifier")["verifier"][0] == "wrong"

@@ -134,7 +134,6 @@ def test_problems_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
         ({"kind": "abstained"}, "there is no answer"),
         ({"kind": "without_documents"}, "the answer was written without documents"),
         ({"error": "answer: it has gone"}, "the answer is incomplete"),
-        ({"degraded": (Degradation("verify_answer", "the model\nhas gone"),)}, "the model has gone"),
         ({"sentences": (replace(SOURCED, says_something=False),)}, "no sentence makes a claim"),
     ],
 )
@@ -142,6 +141,12 @@ def test_why_there_are_no_verdicts(capsys: pytest.CaptureFixture[str], more: dic
     """Who asks for verdicts and gets none is told why, once; nobody else is."""
     assert shown(capsys, answer(**more), verify=True)[1].count(f"Warning: sentences not verified: {why}\n") == 1
     assert "not verified" not in shown(capsys, answer(**more))[1]
+
+
+def test_a_verifier_that_failed_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its failure is a warning like any other."""
+    given = answer(degraded=(Degradation("verify_answer", "the model has gone"),))
+    assert shown(capsys, given, verify=True)[1] == "Warning: verification: the model has gone\n"
 
 
 def test_verdicts_need_no_excuse(capsys: pytest.CaptureFixture[str]) -> None:

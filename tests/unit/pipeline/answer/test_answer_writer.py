@@ -15,6 +15,7 @@ from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
 from retrieval_core.ports import Verdicts, Verified
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.text.markers import MISSING
+from retrieval_core.types import Degradation
 from support.answers import ROLLED_BACK, an_answering_pipeline, answer_in, check_stream, events_of, kinds
 
 if TYPE_CHECKING:
@@ -197,10 +198,22 @@ def test_what_is_asked_wrongly_is_raised_at_once() -> None:
             pipeline.answer("roll back", prompt_override=" ")
         with pytest.raises(InvalidParameterError, match="verify must be"):
             pipeline.answer("roll back", verify="yes")  # type: ignore[typeddict-item]
-        with pytest.raises(InvalidParameterError, match="verify needs a verifier"):
-            pipeline.answer("roll back", verify=True)
         with pytest.raises(TypeError, match="unexpected keyword argument 'topk'"):
             pipeline.answer("roll back", topk=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("llm", [None, FakeLLM([ROLLED_BACK])])
+def test_without_a_verifier_the_answer_says_that_it_is_not_verified(llm: FakeLLM | None) -> None:
+    """An answer that was to be verified lists it; with the setting ``strict`` it is an error."""
+    answer = check_stream(events_of(an_answering_pipeline(llm), verify=True))
+    assert answer.kind == ("extracted" if llm is None else "written")
+    reason = "not_verified: there is no verifier. Set llm.kind or answer.verifier."
+    assert answer.degraded == (Degradation("verify_answer", reason),)
+    assert not any(sentence.check for sentence in answer.sentences)
+    with an_answering_pipeline(llm, strict=True) as pipeline:
+        with pytest.raises(InvalidParameterError, match="verify needs a verifier"):
+            pipeline.answer("roll back", verify=True)
+        assert not pipeline.answer("quasar", mode="lexical").degraded
 
 
 def test_what_answers_must_be_able_to() -> None:

@@ -258,7 +258,7 @@ EVALUATORS: Kinds[ports.Evaluator] = Kinds(
     "evaluation.kind", dict.fromkeys(("auto", "ragas", "local"), "evaluators"), ("id", "evaluate")
 )
 VERIFIERS: Kinds[ports.Verifier] = Kinds(
-    "answer.verifier", _kinds(auto="", llm="verifiers.llm", local="verifiers.local"), ("id", "batch_size", "verify")
+    "answer.verifier", _kinds(auto="verifiers.llm", llm="verifiers.llm"), ("id", "batch_size", "verify")
 )
 CACHES: Kinds[ports.ResultCache] = Kinds(
     "cache.kind", _kinds(memory="caches.memory", redis="caches.redis"), ("get", "set", "clear", "aclose")

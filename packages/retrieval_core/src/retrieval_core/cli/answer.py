@@ -56,8 +56,8 @@ def answer_command(
     options["history"] = None if history_file is None else _turns(history_file)
     try:
         config, condition = given.config(), given.condition()
-        if config.llm.kind == "none":
-            _warn_of_no_effect([name for name, value in (("--verify", verify), ("--prompt", prompt)) if value])
+        if config.llm.kind == "none" and prompt:
+            warn("--prompt has no effect without a language model. Set llm.kind.")
         went_well = False
         with given.open(config) as index, closing(index.answer_stream(query, condition, **options)) as events:
             show = _print_line
@@ -76,12 +76,6 @@ def answer_command(
         raise SystemExit(exit_code(error)) from error
     if not went_well:
         raise SystemExit(FAILURE)
-
-
-def _warn_of_no_effect(names: Sequence[str]) -> None:
-    if names:
-        verb = "has" if len(names) == 1 else "have"
-        warn(f"{' and '.join(names)} {verb} no effect without a language model. Set llm.kind.")
 
 
 def _turns(file: IO[bytes]) -> Any:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from retrieval_core.adapters.registry import Kinds
-    from retrieval_core.ports import LLM, Embedder, Pruner, RelevanceFilter, Reranker, ResultCache, Store, Verifier
+    from retrieval_core.ports import LLM, Embedder, Pruner, RelevanceFilter, Reranker, ResultCache, Store
 
     _Probe: TypeAlias = Callable[[RetrievalConfig, float], str]
 
@@ -219,10 +219,6 @@ async def _keeps(pruner: Pruner) -> str:
     return f"{pruner.id} judges sentences"
 
 
-async def _compares(_verifier: Verifier) -> str:
-    return "compares words and figures locally"
-
-
 def _python() -> Finding:
     return Finding("retrieval-core", "ok", f"{version('retrieval-core')} on Python {platform.python_version()}")
 
@@ -340,9 +336,7 @@ def _condenser(config: RetrievalConfig, _seconds: float) -> str:
 
 
 def _verifier(config: RetrievalConfig, seconds: float) -> str:
-    automatic = "local" if config.llm.kind == "none" else "llm"
-    kind = automatic if config.answer.verifier == "auto" else config.answer.verifier
-    return _tried(VERIFIERS, kind, _compares, config, seconds)
+    return _tried(VERIFIERS, config.answer.verifier, None, config, seconds)
 
 
 class _ReachedError(Exception):

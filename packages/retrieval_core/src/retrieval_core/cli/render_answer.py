@@ -116,7 +116,8 @@ class AnswerPrinter:
             self._print(_verdict(answer.sentences[check.sentence].text, check))
         if answer.sources and checks is None:
             warn("citations could not be verified against the index")
-        if self._verify and (why := _why_not_verified(answer)) is not None:
+        is_told = any(entry.stage == "verify_answer" for entry in answer.degraded)
+        if self._verify and not is_told and (why := _why_not_verified(answer)) is not None:
             warn(f"sentences not verified: {why}")
         self._print(Text(""))
         if self._is_verbose:
@@ -194,7 +195,7 @@ def _has_foreign_numbers(answer: Answer) -> bool:
 
 
 def _why_not_verified(answer: Answer) -> str | None:
-    """Return why no sentence of an answer was verified; ``None`` where one was."""
+    """Return why no sentence of an answer was verified; ``None`` if one was."""
     if answer.error is not None:
         return "the answer is incomplete"
     if answer.kind == "extracted":
@@ -203,10 +204,8 @@ def _why_not_verified(answer: Answer) -> str | None:
         return "there is no answer"
     if answer.kind == "without_documents":
         return "the answer was written without documents"
-    if any(sentence.check is not None for sentence in answer.sentences):
-        return None
-    failures = [entry.reason for entry in answer.degraded if entry.stage == "verify_answer"]
-    return " ".join(failures[0].split()).rstrip(".") if failures else "no sentence makes a claim"
+    is_checked = any(sentence.check is not None for sentence in answer.sentences)
+    return None if is_checked else "no sentence makes a claim"
 
 
 def _explanations(answer: Answer, of_passages: str) -> Iterator[str]:

@@ -502,8 +502,15 @@ class AnswerConfig(WithOptions):
     verify: bool = False
     """Whether each sentence of a written answer is verified against the chunks."""
     verifier: str = "auto"
-    """``llm``, ``local`` (on this machine), ``auto`` (``llm`` if a language model is configured, else ``local``) or
-    ``"package.module:factory"``."""
+    """``auto`` and ``llm`` ask the language model. ``"package.module:factory"`` names your own verifier."""
+
+    @field_validator("verifier")
+    @classmethod
+    def _verifier_is_not_local(cls, value: str) -> str:
+        if value == "local":
+            msg = "there is no local verifier any more; leave it out to ask the language model, or name your own"
+            raise ValueError(msg)
+        return value
 
 
 _WHEN_ENABLED = Use("true", "enabled")

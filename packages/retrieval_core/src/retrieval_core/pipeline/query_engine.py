@@ -838,7 +838,7 @@ class QueryEngine(Display, Lifecycle):
         Raises:
             QueryValidationError: The query is empty, or is not text.
             FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            InvalidParameterError: An argument is out of range.
             EmbeddingError: The query could not be embedded, and the store has no keyword search.
             StoreError: The index can't be read. With several indexes: none can be read.
             ConfigurationError: A required package or setting is missing.
@@ -926,7 +926,7 @@ class QueryEngine(Display, Lifecycle):
         Raises:
             QueryValidationError: The query is empty, or is not text.
             FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            InvalidParameterError: An argument is out of range.
             EmbeddingError: The query could not be embedded, and the store has no keyword search.
             StoreError: The index can't be read. With several indexes: none can be read.
             ConfigurationError: A required package or setting is missing.
@@ -1017,7 +1017,7 @@ class QueryEngine(Display, Lifecycle):
         Raises:
             QueryValidationError: The query is empty, or is not text.
             FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            InvalidParameterError: An argument is out of range.
             EmbeddingError: The query could not be embedded, and the store has no keyword search.
             StoreError: The index can't be read. With several indexes: none can be read.
             ConfigurationError: A required package or setting is missing.
@@ -1104,7 +1104,7 @@ class QueryEngine(Display, Lifecycle):
         Raises:
             QueryValidationError: The query is empty, or is not text.
             FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            InvalidParameterError: An argument is out of range.
             EmbeddingError: The query could not be embedded, and the store has no keyword search.
             StoreError: The index can't be read. With several indexes: none can be read.
             ConfigurationError: A required package or setting is missing.
@@ -1191,7 +1191,7 @@ class QueryEngine(Display, Lifecycle):
         Raises:
             QueryValidationError: The query is empty, or is not text.
             FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            InvalidParameterError: An argument is out of range.
             EmbeddingError: The query could not be embedded, and the store has no keyword search.
             StoreError: The index can't be read. With several indexes: none can be read.
             ConfigurationError: A required package or setting is missing.
@@ -1279,7 +1279,7 @@ class QueryEngine(Display, Lifecycle):
         Raises:
             QueryValidationError: The query is empty, or is not text.
             FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or ``verify`` has no verifier.
+            InvalidParameterError: An argument is out of range.
             EmbeddingError: The query could not be embedded, and the store has no keyword search.
             StoreError: The index can't be read. With several indexes: none can be read.
             ConfigurationError: A required package or setting is missing.
@@ -1336,8 +1336,8 @@ class QueryEngine(Display, Lifecycle):
         async def work(tell: Callable[[AnswerEvent], None]) -> Answer:
             # Making it imports what only answers need.
             answer_writer = self._lazy_answer_writer.made or await asyncio.to_thread(self._lazy_answer_writer.get)
-            if verify and answer_writer.verifier is None:
-                msg = "verify needs a verifier, and there is none; see answer.verifier, or leave verify out"
+            if verify and answer_writer.verifier is None and self.config.strict:
+                msg = "verify needs a verifier, and there is none. Set llm.kind or answer.verifier."
                 raise InvalidParameterError(msg)
             answering = (answer_writer.llm, answer_writer.scorer, answer_writer.verifier if verify else None)
             await self._load((*self._parts_for(given_options), *answering))

@@ -66,7 +66,7 @@ export const isIncomplete = (found) => (found.degraded ?? []).some(({ stage }) =
 
 const PASSING = [0, 429, 500, 503];
 
-const WITHOUT = { __proto__: null, filter: "Filter", embed: "Keyword search only", dense: "Without vector search", lexical: "Without keyword search", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache" };
+const WITHOUT = { __proto__: null, filter: "Filter", embed: "Keyword search only", dense: "Without vector search", lexical: "Without keyword search", rerank: "Not reranked", expand: "Without the passages around", cache: "Without the cache", verify_answer: "Verification" };
 
 function nothing(state, found) {
   if (isIncomplete(found)) return h("div", { class: "quiet" }, h("p", {}, INCOMPLETE), h("button", { type: "button", onclick: again }, "Try again"));

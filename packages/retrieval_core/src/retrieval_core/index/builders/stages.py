@@ -160,7 +160,7 @@ def build_answer_writer(
     def make() -> AnswerWriter:
         from retrieval_core.pipeline.answer.answer_writer import AnswerWriter  # noqa: PLC0415
 
-        own = build_verifier(config, llm) if verifier is None else verifier
+        own = VERIFIERS.make(config.verifier, config, AdapterParts(llm)) if verifier is None else verifier
         scorer = local() if _has_local_models() else None
         return AnswerWriter(llm, verifier=own, scorer=scorer, analyzer=analyzer, config=config)
 
@@ -168,14 +168,6 @@ def build_answer_writer(
     if verifier is not None or config.verifier not in VERIFIERS.places:  # what is wrong with it is told at once
         answer_writer.get()
     return answer_writer
-
-
-def build_verifier(config: AnswerConfig, llm: LLM | None) -> Verifier | None:
-    """Return what holds answers against their passages; ``None`` for the kind ``llm`` where there is no LLM."""
-    kind = config.verifier
-    if kind == "auto":
-        kind = "local" if llm is None else "llm"
-    return VERIFIERS.make(kind, config, AdapterParts(llm))
 
 
 def _has_local_models() -> bool:

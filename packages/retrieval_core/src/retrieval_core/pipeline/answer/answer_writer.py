@@ -55,6 +55,8 @@ SEARCH_SHARE = 0.5
 """The part of the time that is left which each search may take, so that there is time to answer."""
 NOT_ANSWERED = "So the question is not answered."
 """Follows the name of an identifier that no chunk contains."""
+NOT_VERIFIED = "not_verified: there is no verifier. Set llm.kind or answer.verifier."
+"""The reason of the degradation if an answer is to be verified and there is no verifier."""
 WRITING_SHARE = 0.9
 """The part of the deadline by which an answer must be written, so that its end is told in time."""
 
@@ -272,6 +274,9 @@ class AnswerWriter:
         if confidence is not None and confidence.value and made.kind != "extracted":
             # What was not answered is nothing to rely on.
             confidence = with_support(confidence, () if made.kind == "abstained" else made.sentences)
+        degraded = _degraded(pack, told.failures if failed is None else (*told.failures, failed))
+        if question.verify and self.verifier is None and made.kind in {"written", "extracted"}:
+            degraded += (Degradation("verify_answer", NOT_VERIFIED),)
         answer = Answer(
             query=question.text,
             text=made.text,
@@ -281,7 +286,7 @@ class AnswerWriter:
             confidence=confidence,
             fallbacks=tuple(told.fallbacks),
             error=None if failed is None else f"{failed.stage}: {failed.reason}",
-            degraded=_degraded(pack, told.failures if failed is None else (*told.failures, failed)),
+            degraded=degraded,
             stages=run.records[told.searched :],
             latency_ms=run.elapsed_ms,
         )

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from retrieval_core.text.claims.units import CURRENCIES, same_dimension, same_quantity, unit_of
+from retrieval_core.text.claims.units import CURRENCIES, same_quantity, unit_of
 from retrieval_core.text.claims.words import MONTHS
 from retrieval_core.types import Span
 
@@ -43,7 +43,6 @@ _ORDINALS = {word: value for value, word in enumerate(_LATER.split(), start=3)}
 _SUFFIXES = {"k": 1000, "K": 1000, "M": 10**6, "B": 10**9, "bn": 10**9, "mn": 10**6, "m": 10**6}
 _FEW_LETTERS = re.compile(r"[A-Za-z]{1,6}(?!\w)|[hdms]\d")
 _ARTICLE = re.compile(r" an?(?= )")
-_MONEY = frozenset(CURRENCIES.values())
 _LONGEST_VALUE = 40
 """Digits of a number that is still computed with."""
 
@@ -77,11 +76,6 @@ class Figure:
         """The whole."""
         return self.values[0]
 
-    @property
-    def is_year(self) -> bool:
-        """Whether it looks like a year."""
-        return len(self.value) == 4 and self.value.isdecimal() and self.value[0] in "12"
-
     def equals(self, other: Figure) -> bool:
         """Whether another figure says the same, in any unit; a date says its month and its year too."""
         if self.number is None or other.number is None:
@@ -89,16 +83,6 @@ class Figure:
         if "/" in self.value + other.value and "%" in {self.unit, other.unit}:
             return abs(_percent(self) - _percent(other)) < 0.5
         return same_quantity(self.number, self.unit, other.number, other.unit)
-
-    def is_like(self, other: Figure) -> bool:
-        """Whether another figure, which is not equal, may tell of the same thing: another length, another date."""
-        if (self.number is None) != (other.number is None):
-            return False
-        if self.number is None or not (self.unit or other.unit):
-            return _kind(self) == _kind(other)
-        return same_dimension(self.unit, other.unit) or (
-            bool(self.unit and other.unit) and (self.number == other.number or {self.unit, other.unit} <= _MONEY)
-        )
 
 
 def missing_figures(claim: str, evidence: str) -> tuple[str, ...]:
@@ -110,15 +94,6 @@ def missing_figures(claim: str, evidence: str) -> tuple[str, ...]:
 def _percent(figure: Figure) -> float:
     number = figure.number or 0.0
     return number if figure.unit == "%" else 100 * number
-
-
-def _kind(figure: Figure) -> str:
-    value = figure.value
-    if value.startswith("#"):
-        return "ordinal"
-    if figure.number is None:
-        return "time" if ":" in value else "date" if "-" in value or "/" in value else "version"
-    return "year" if figure.is_year else "number"
 
 
 def figures_of(text: str) -> frozenset[str]:

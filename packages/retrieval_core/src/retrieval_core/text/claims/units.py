@@ -83,8 +83,3 @@ def same_quantity(number: float, unit: str, other: float, other_unit: str) -> bo
             one, two = number * kind[unit], other * kind[other_unit]
             return abs(one - two) <= 1e-9 * max(abs(one), abs(two))
     return number == other and "m" in {unit, other_unit}  # metres, minutes or millions
-
-
-def same_dimension(unit: str, other: str) -> bool:
-    """Whether two units measure the same: seconds and hours, but not seconds and metres; equal ones do."""
-    return unit == other or any(unit in kind and other in kind for kind in _KINDS)
