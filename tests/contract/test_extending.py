@@ -15,7 +15,6 @@ from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.index.builders.graph import build_graph_builder
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Candidate, Completion, CompletionRequest, RerankScores
@@ -42,7 +41,7 @@ def test_examples_are_short() -> None:
     assert all(len(block.splitlines()) < 25 for block in blocks("python"))
 
 
-def test_instructions_of_ones_own_reach_the_models(tmp_path: Path) -> None:
+def test_instructions_of_ones_own_reach_the_models() -> None:
     """Every instruction in the page's configuration is shown to the model that it is for."""
     [example] = blocks("toml")
     written = re.findall(r'= "(.+ .+)"$', example, flags=re.MULTILINE)
@@ -60,9 +59,7 @@ def test_instructions_of_ones_own_reach_the_models(tmp_path: Path) -> None:
         result = pipeline.retrieve(QUESTION)
         pipeline.answer(QUESTION)
     assert {item.stage for item in result.degraded} == {"transform", "rerank", "relevance", "rewrite"}
-    assert shown == {line for line in written if "who manages" not in line}
-    assert build_graph_builder(config.graph, llm, tmp_path / "index.db") is not None
-    assert config.graph.prompt in written
+    assert shown == set(written)
 
 
 def _settings(example: str) -> dict[str, Any]:

@@ -69,14 +69,11 @@ def test_a_transformer_of_ones_own_is_made_and_not_called() -> None:
 
 @needs_graph
 def test_a_graph_is_read_and_counted(tmp_path: Path) -> None:
-    """From the file of one's own, and from what was extracted, which need not be there yet."""
     triples = tmp_path / "facts.jsonl"
     triples.write_text(json.dumps({"subject": "Anna", "relation": "leads", "object": "Orion"}) + "\n", encoding="utf-8")
     subject = "transformer graph"
     assert findings(transform__use=["graph"])[subject][0] == "missing"
     assert findings(transform__use=["graph"], graph__file=str(triples))[subject] == ("ok", "2 entities and 1 relations")
-    extracted = {"graph.extract": True, **LLM}
-    assert findings(transform__use=["graph"], **extracted)[subject] == ("ok", "0 entities and 0 relations")
 
 
 @needs_graph

@@ -40,7 +40,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"relevance_filter.kind": "llm", "rewriter.kind": "llm", "evaluation.enabled": True},
     {"relevance_filter.kind": "local", "pruner.kind": "local"},
     {"cache.kind": "redis", "cache.url": "redis://localhost:1/0"},
-    {"graph.extract": True, "graph.file": "facts.jsonl"},
+    {"graph.file": "facts.jsonl"},
     {"embedder.kind": f"{FAKES}:FakeEmbedder", "store.kind": "retrieval_core.adapters.stores.memory:MemoryStore",
      "llm.kind": f"{FAKES}_llm:FakeLLM", "llm.options.answer": "yes", "reranker.kind": f"{FAKES}_rerank:FakeReranker",
      "relevance_filter.kind": f"{FAKES}_rerank:FakeRelevanceFilter", "rewriter.kind": f"{FAKES}_rerank:FakeRewriter",

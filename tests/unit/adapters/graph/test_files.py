@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,11 @@ pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'ret
 from retrieval_core.adapters.graph import GraphFiles, Triple
 from retrieval_core.adapters.graph import source as source_module
 from retrieval_core.adapters.graph import triples as triples_module
-from retrieval_core.adapters.graph.triples import ExtractionRecord, read_lines, write_lines
+from retrieval_core.adapters.graph.triples import read_lines
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ULM = '{"subject": "Einstein", "relation": "born in", "object": "Ulm"}'
@@ -54,8 +56,6 @@ def test_a_file_of_ones_own(path: Path) -> None:
         ('{"subject": "a", "relation": "b", "object": "c", "source": "d"}', "unknown field 'source'"),
         ('{"subject": "a", "relation": "b", "object": "c", "chunk_id": 4}', "chunk_id of a triple must be text"),
         ('{"subject": "\\ud800", "relation": "b", "object": "c"}', "not valid Unicode"),
-        ('{"content_hash": "x"}', "the field document_id is missing"),
-        ('{"content_hash": 1, "document_id": "x"}', "its fields must be text"),
         ("[" * 100_000, "recursion|too deep|Expecting"),
         (json.dumps({"subject": "a" * 501, "relation": "b", "object": "c"}), "has 501 characters, and may have 500"),
     ],
@@ -77,10 +77,8 @@ def test_bytes_that_are_no_text(path: Path) -> None:
 
 
 def test_a_missing_file(path: Path) -> None:
-    """A file that was named must be there; one that indexing makes need not."""
     with pytest.raises(ConfigurationError, match=r"graph\.file: there is no file .*facts\.jsonl"):
         GraphFiles(path).get()
-    assert GraphFiles(optional=[path]).get().triples == ()
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -103,13 +101,12 @@ def test_bounds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     read: list[Path] = []
-    original = source_module.read_file
 
-    def counted(path: Path) -> bytes:
+    def counted(data: bytes, path: Path) -> Iterator[Triple]:
         read.append(path)
-        return original(path)
+        return read_lines(data, path)
 
-    monkeypatch.setattr(source_module, "read_file", counted)
+    monkeypatch.setattr(source_module, "read_lines", counted)
     return read
 
 
@@ -143,16 +140,18 @@ def test_a_mended_file_is_read_again(path: Path) -> None:
     assert len(files.get().triples) == 1
 
 
-def test_several_files(path: Path, tmp_path: Path) -> None:
-    """Triples of all files are in one graph; lines that only record something are none."""
+def test_several_files_and_extracted_ones(path: Path, tmp_path: Path) -> None:
+    """Triples of all files are in one graph; the records in a file that indexing made before are ignored."""
     extracted = tmp_path / "index.db.graph.jsonl"
     path.write_text(ULM)
-    extracted.write_bytes(
-        b"".join(write_lines([ExtractionRecord("d", "h"), ExtractionRecord("d", "h", "d#0"), Triple("a", "b", "c")]))
+    extracted.write_text(
+        '{"document_id": "d", "content_hash": "h"}\n'
+        '{"chunk_id": "d#0", "document_id": "d", "content_hash": "h"}\n'
+        '{"subject": "a", "relation": "b", "object": "c", "chunk_id": "d#0", "document_id": "d"}\n'
     )
-    assert GraphFiles(path, optional=[extracted]).get().triples == (
+    assert GraphFiles(path, extracted).get().triples == (
         Triple("Einstein", "born in", "Ulm"),
-        Triple("a", "b", "c"),
+        Triple("a", "b", "c", "d#0", "d"),
     )
 
 
@@ -175,17 +174,17 @@ def test_sixteen_threads_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 scalars = st.characters(exclude_categories=["Cs"])
 names = st.text(scalars, min_size=1, max_size=20).filter(lambda name: bool(name.strip()))
-items = st.builds(Triple, names, names, names, st.none() | names, st.none() | names) | st.builds(
-    ExtractionRecord, names, names, st.none() | names
-)
+items = st.builds(Triple, names, names, names, st.none() | names, st.none() | names)
 
 
 @settings(max_examples=times(200))
 @given(given_items=st.lists(items, max_size=10))
-def test_what_is_written_is_read(tmp_path_factory: Any, given_items: list[Triple | ExtractionRecord]) -> None:
+def test_what_is_written_is_read(tmp_path_factory: Any, given_items: list[Triple]) -> None:
     """Any names survive the file: line ends, quotes and controls included."""
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
-    assert list(read_lines(b"".join(write_lines(given_items)), path)) == given_items
+    lines = [{name: value for name, value in asdict(item).items() if value is not None} for item in given_items]
+    data = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode()
+    assert list(read_lines(data, path)) == given_items
 
 
 @pytest.mark.parametrize("name", ["", " \n", "a" * 501, "\udc80"])

@@ -14,13 +14,13 @@ pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'ret
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.graph import GraphQueryTranslator, KnowledgeGraph, Triple
 from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.cli.commands import main
 from retrieval_core.config import GraphConfig, RetrievalConfig
-from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator, extracted_file
+from retrieval_core.index.builders.graph import build_graph_translator
+from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, Versioned
-from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import Chunk, RetrievalResult
 from retrieval_core.types.filters import Eq
 
@@ -72,18 +72,10 @@ def test_it_names_its_versions() -> None:
     assert isinstance(GraphQueryTranslator(KnowledgeGraph([])), Versioned)
 
 
-def test_builders(tmp_path: Path) -> None:
-    """What the settings name is made, and nothing where they name nothing."""
-    location = tmp_path / "index.db"
+def test_a_graph_is_built_if_its_file_is_set(tmp_path: Path) -> None:
     store = MemoryStore(embedder_id=None, dimension=None)
-    assert build_graph_translator(GraphConfig(), store, location) is None
-    assert build_graph_builder(GraphConfig(), FakeLLM([]), location) is None
-    own = GraphConfig(file=tmp_path / "facts.jsonl", extract=True)
-    assert build_graph_translator(own, store, location) is not None
-    assert build_graph_builder(own, FakeLLM([]), location) is not None
-    assert extracted_file(location) == tmp_path / "index.db.graph.jsonl"
-    with pytest.raises(ConfigurationError, match=r"graph\.extract needs a language model: set llm\.kind"):
-        build_graph_builder(own, None, location)
+    assert build_graph_translator(GraphConfig(), store) is None
+    assert build_graph_translator(GraphConfig(file=tmp_path / "facts.jsonl"), store) is not None
 
 
 @pytest.fixture
@@ -93,6 +85,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         index.add(CHUNKS)
     (tmp_path / "facts.jsonl").write_text(LINE)
     return tmp_path
+
+
+def test_an_index_that_was_built_with_extraction_still_opens(here: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The setting that it remembers is ignored with a warning, and its extracted file can be searched."""
+    record = '{"chunk_id": "bio#0", "document_id": "bio", "content_hash": "h"}\n'
+    (here / "index.db.graph.jsonl").write_text(record + LINE)
+    with open_index("index.db") as index:
+        assert isinstance(index.store, SqliteStore)
+        index.sync.run(index.store.remember(json.dumps({"graph.extract": True, "embedder.kind": "none"})))
+    config = load_index_config("index.db", overrides={"graph.file": "index.db.graph.jsonl"})
+    with open_index(config=config) as index:
+        found = index.retrieve("where was Einstein born", transforms=("graph",)).hits
+    assert "bio#0" in [hit.id for hit in found]
+    assert "graph.extract" in caplog.text
 
 
 def call(*arguments: str) -> tuple[int, str]:

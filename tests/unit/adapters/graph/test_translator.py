@@ -17,6 +17,7 @@ pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'ret
 from retrieval_core.adapters.graph import GraphFiles, GraphQueryTranslator, KnowledgeGraph, Triple
 from retrieval_core.adapters.graph import source as source_module
 from retrieval_core.adapters.graph.translator import MOST_DOCUMENTS, MOST_LINKED, MOST_NAMES
+from retrieval_core.adapters.graph.triples import read_lines
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ConfigurationError, IndexBusyError, InvalidParameterError
 from retrieval_core.ports import Change, QueryContext, Transformed, Variant
@@ -25,7 +26,7 @@ from retrieval_core.types import Chunk
 from support.plugins import approx
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from retrieval_core.ports import Fetched, FetchRequest, Store
@@ -223,13 +224,12 @@ def test_weights(weight: float) -> None:
 def test_first_questions_from_sixteen_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread has a loop of its own, and the file is read once."""
     read: list[Path] = []
-    original = source_module.read_file
 
-    def counted(path: Path) -> bytes:
+    def counted(data: bytes, path: Path) -> Iterator[Triple]:
         read.append(path)
-        return original(path)
+        return read_lines(data, path)
 
-    monkeypatch.setattr(source_module, "read_file", counted)
+    monkeypatch.setattr(source_module, "read_lines", counted)
     path = tmp_path / "facts.jsonl"
     path.write_text('{"subject": "Einstein", "relation": "b", "object": "c", "chunk_id": "bio#0"}')
     translator = GraphQueryTranslator(GraphFiles(path))

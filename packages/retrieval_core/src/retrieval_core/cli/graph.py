@@ -21,19 +21,16 @@ if TYPE_CHECKING:
 def graph_command(*, question: str | None, given: Given) -> None:
     """Show entities, facts and chunks of the knowledge graph.
 
-    Without QUESTION, show the size of the graph. Name the graph with --set graph.file=FILE, or extract it while
-    indexing with --set graph.extract=true.
+    Without QUESTION, show the size of the graph. Name the graph with --set graph.file=FILE.
     """
-    from pathlib import Path  # noqa: PLC0415 - help and completion need none of this
-
-    from retrieval_core.adapters.graph.knowledge import describe  # noqa: PLC0415
+    from retrieval_core.adapters.graph.knowledge import describe  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.errors import ConfigurationError  # noqa: PLC0415
     from retrieval_core.index.builders.graph import build_graph_translator  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
 
     config = given.config()
     with open_index(config=config) as index:
-        translator = build_graph_translator(config.graph, index.store, Path(config.index))
+        translator = build_graph_translator(config.graph, index.store)
         if translator is None:
             msg = "no knowledge graph is configured. Name a file of triples: --set graph.file=FILE"
             raise ConfigurationError(msg, missing_keys=("graph.file",))

@@ -51,7 +51,6 @@ from retrieval_core.index.builders.backends import (
     model_source,
     named_fields,
 )
-from retrieval_core.index.builders.graph import graph_files
 from retrieval_core.index.builders.stages import build_evaluator, model_for
 from retrieval_core.index.settings import sources_of
 from retrieval_core.installation import install_command
@@ -316,11 +315,12 @@ def _model_for(config: RetrievalConfig) -> LLM:
 
 
 def _graph(config: RetrievalConfig) -> str:
-    files = graph_files(config.graph, Path(config.index))
-    if files is None:
+    if config.graph.file is None:
         msg = "disabled: there is no graph. Set graph.file."
         raise AbsentError(msg)
-    graph = files.get()
+    from retrieval_core.adapters.graph import GraphFiles  # noqa: PLC0415 - only if it is configured
+
+    graph = GraphFiles(config.graph.file).get()
     return f"{len(graph.entities):,} entities and {len(graph.relations):,} relations"
 
 

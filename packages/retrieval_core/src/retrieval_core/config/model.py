@@ -29,7 +29,6 @@ from retrieval_core.config.adapters import (
     Settings,
     StoreConfig,
     TransformConfig,
-    Use,
 )
 from retrieval_core.config.modes import named_mode
 from retrieval_core.config.provenance import Provenance  # noqa: TC001 - pydantic resolves it at run time
@@ -290,10 +289,6 @@ class GraphConfig(Settings):
 
     file: Path | None = None
     """Your own file of triples, one JSON object a line."""
-    extract: bool = False
-    """Whether a language model extracts triples from chunks during indexing, into a file next to the index."""
-    prompt: Annotated[str | None, Use("true", "extract")] = None
-    """For ``extract``: instructions in place of the built-in ones."""
 
 
 class TimeoutsConfig(Settings):

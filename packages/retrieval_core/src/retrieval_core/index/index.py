@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from retrieval_core.adapters.graph.builder import GraphBuilder
     from retrieval_core.index.settings import SettingsMemory
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
@@ -67,7 +66,6 @@ class Index(RetrievalPipeline):
         store: Stores the documents.
         embedder: Embeds queries; ``None`` for keyword search only.
         ingester: Reads files and writes to the store; closed with the index.
-        graph: Updated with the documents.
         place: File or folder of a local index.
         memory: Stores the settings in the index.
         stages: Further arguments of :class:`~retrieval_core.pipeline.RetrievalPipeline`.
@@ -85,14 +83,12 @@ class Index(RetrievalPipeline):
         embedder: Embedder | None = None,
         *,
         ingester: Ingester,
-        graph: GraphBuilder | None = None,
         place: Path | None = None,
         memory: SettingsMemory | None = None,
         **stages: Any,
     ) -> None:
         super().__init__(store, embedder, **stages)
         self._ingester = ingester
-        self._graph = graph
         self._place = place
         self._memory = memory
         if place is not None:
@@ -204,10 +200,7 @@ class Index(RetrievalPipeline):
             report = await self._ingester.index(*files, **options)
             if self._memory is not None:
                 await self._memory.update()
-            if self._graph is None:
-                return report
-            caught_up = await self._graph.catch_up(self._ingester.store)
-            return replace(report, graph_failures=caught_up.failed)
+            return report
         finally:
             await self._after_writing()
 

@@ -17,7 +17,7 @@ from retrieval_core.index.builders.backends import (
     named_fields,
     place_on_disk,
 )
-from retrieval_core.index.builders.graph import build_graph_builder, build_graph_translator
+from retrieval_core.index.builders.graph import build_graph_translator
 from retrieval_core.index.builders.stages import (
     build_condenser,
     build_stages,
@@ -28,17 +28,15 @@ from retrieval_core.index.index import Index
 from retrieval_core.index.settings import RemembersSettings, SettingsMemory, base_folder, load_index_config
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.plugging import by_name, guard_of
+from retrieval_core.pipeline.plugging import by_name
 from retrieval_core.ports.checks import check_components
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from retrieval_core.adapters.graph.builder import GraphBuilder
     from retrieval_core.ports import (
         LLM,
         CataloguedStore,
-        Change,
         Embedder,
         QueryTransformer,
         Reranker,
@@ -177,8 +175,7 @@ def assemble_index(
         analyzer = build_analyzer(config.analysis)
         store = build_store(config.store, location, embedder, analyzer=analyzer, vectors=fields)
     llm = build_llm(config.llm) if llm is None else llm
-    graph = build_graph_translator(config.graph, store, location)
-    builder = build_graph_builder(config.graph, llm, location, guard_of(config))
+    graph = build_graph_translator(config.graph, store)
     place = place_on_disk(config, location)
     memory = None
     if place is not None and isinstance(store, RemembersSettings):
@@ -189,7 +186,7 @@ def assemble_index(
         chunking=config.chunking,
         vectors=fields,
         words_first=config.indexing.words_first,
-        on_written=_after_writing(memory, builder),
+        on_written=None if memory is None else memory.after_change,
         base=base_folder(location),
         place=place,
     )
@@ -198,28 +195,10 @@ def assemble_index(
         store,
         embedder,
         llm=llm,
-        owned=() if builder is None else (builder,),
         transformers={**({} if graph is None else {"graph": graph}), **(transformers or {})},
-        make=partial(Index, ingester=ingester, graph=builder, place=place, memory=memory),
+        make=partial(Index, ingester=ingester, place=place, memory=memory),
         **plugged_in,
     )
-
-
-def _after_writing(
-    memory: SettingsMemory | None, builder: GraphBuilder | None
-) -> Callable[[Change], Awaitable[object]] | None:
-    """Return what is called after each write."""
-    calls: list[Callable[[Change], Awaitable[object]]] = [] if memory is None else [memory.after_change]
-    if builder is not None:
-        calls.append(builder.update)
-    if len(calls) < 2:
-        return calls[0] if calls else None
-
-    async def call_all(change: Change) -> None:
-        for call in calls:
-            await call(change)
-
-    return call_all
 
 
 def build_pipeline(
@@ -235,7 +214,6 @@ def build_pipeline(
     verifier: Verifier | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
-    owned: Sequence[object] = (),
     make: Callable[..., P] = RetrievalPipeline,
 ) -> P:
     """Return the configured pipeline over a store; the models of its stages are not yet loaded.
@@ -245,7 +223,6 @@ def build_pipeline(
         transformers: Beside the configured ones, by name.
         condenser: In place of the configured one.
         retrievers: Further ways of finding passages, by name.
-        owned: What else is closed with it.
         make: What it becomes.
 
     Raises:
@@ -262,6 +239,6 @@ def build_pipeline(
         token_counter=build_token_counter(config.context) if token_counter is None else token_counter,
         observer=observer,
         config=config,
-        owned=owned if llm is None else (*owned, llm),
+        owned=() if llm is None else (llm,),
         **build_stages(config, llm, embedder, reranker=reranker, verifier=verifier),
     )

@@ -151,7 +151,7 @@ def _together(
     sharing = {name: shared_transformer(transformer, seconds) for name, transformer in made.items()}
     transformers = {name: transformer for name, transformer in sharing.items() if transformer is not made[name]}
     of_each = [name for name in made if name not in transformers]
-    if config.graph.file is not None or config.graph.extract:
+    if config.graph.file is not None:
         of_each.append("graph")
     return Together(
         names,

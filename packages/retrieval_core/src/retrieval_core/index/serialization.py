@@ -115,7 +115,7 @@ def _check_to_json(check: CitationCheck) -> dict[str, Any]:
 def report_to_json(report: IndexReport) -> dict[str, Any]:
     """Return what an indexing run did as JSON; what was skipped or ignored only where there is any."""
     told = asdict(report)
-    for name in ("graph_failures", "skipped_links", "ignored", "removed_as_ignored", "empty", "skipped_types"):
+    for name in ("skipped_links", "ignored", "removed_as_ignored", "empty", "skipped_types"):
         if not told[name]:
             del told[name]
     notes = [{**asdict(note), "message": note.message} for note in report.notes]

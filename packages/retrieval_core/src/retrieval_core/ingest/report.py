@@ -81,7 +81,6 @@ class IndexReport(Display):
         empty: Empty files; they are read, and have no documents.
         skipped_types: How many files of types that are not read were skipped, by suffix, such as ``.png``. Files
             without a suffix have an empty one.
-        graph_failures: Why facts of some chunks are not in the knowledge graph; the next run tries again.
     """
 
     documents: int
@@ -96,7 +95,6 @@ class IndexReport(Display):
     skipped_links: int = 0
     ignored: int = 0
     removed_as_ignored: int = 0
-    graph_failures: tuple[str, ...] = ()
     empty: int = 0
     skipped_types: Mapping[str, int] = field(default_factory=dict[str, int])
 

@@ -1,4 +1,4 @@
-"""A graph that is read from files, again when one of them changes."""
+"""A graph that is read from files, and read again if one of them changes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,24 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.graph.knowledge import KnowledgeGraph
-from retrieval_core.adapters.graph.triples import MOST_BYTES, Triple, read_lines
+from retrieval_core.adapters.graph.triples import MOST_BYTES, read_lines
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    Stamp = tuple[int, int, int] | None
-    """Inode, size and time of the last change; ``None`` for a file that is not there."""
+    Stamp = tuple[int, int, int]
+    """Inode, size and time of the last change."""
 
 
 class GraphFiles:
     """The graph of one or several files of :mod:`~retrieval_core.adapters.graph.triples`, one JSON object a line.
 
     Args:
-        required: Files that must be there.
-        optional: Files that need not be, such as the one that indexing makes.
+        paths: The files.
     """
 
-    def __init__(self, *required: str | Path, optional: Iterable[str | Path] = ()) -> None:
-        self._required = tuple(map(Path, required))
-        self._paths = (*self._required, *map(Path, optional))
+    def __init__(self, *paths: str | Path) -> None:
+        self._paths = tuple(map(Path, paths))
         self._lock = Lock()
         self._stamps: tuple[Stamp, ...] | None = None
         self._graph: Lazy[KnowledgeGraph] = Lazy(self._read)
@@ -42,57 +38,36 @@ class GraphFiles:
             ConfigurationError: A file is missing, unreadable, or holds a line that is no triple.
             MissingExtraError: The extra ``graph`` is not installed.
         """
-        stamps = tuple(self._stamp(path) for path in self._paths)
+        stamps = tuple(map(_stamp_of, self._paths))
         with self._lock:
             if stamps != self._stamps:
                 self._stamps, self._graph = stamps, Lazy(self._read)
             graph = self._graph
         return graph.get()
 
-    def _stamp(self, path: Path) -> Stamp:
-        try:
-            stamp = stamp_of(path)
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        if stamp is None and path in self._required:
-            msg = f"graph.file: there is no file {path}; it holds the triples of the knowledge graph, one a line"
-            raise ConfigurationError(msg)
-        return stamp
-
     def _read(self) -> KnowledgeGraph:
-        return KnowledgeGraph(triple for path in self._paths for triple in self._triples(path))
-
-    def _triples(self, path: Path) -> Iterable[Triple]:
-        try:
-            data = read_file(path)
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        return (item for item in read_lines(data, path) if isinstance(item, Triple))
+        return KnowledgeGraph(triple for path in self._paths for triple in read_lines(_read_file(path), path))
 
 
-def stamp_of(path: Path) -> Stamp:
-    """Return a file's stamp, which differs when it changes; ``None`` where it is missing.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+def _stamp_of(path: Path) -> Stamp:
+    """Return a file's stamp, which differs if the file changes."""
     try:
         state = path.stat()
-    except FileNotFoundError:
-        return None
+    except FileNotFoundError as error:
+        msg = f"graph.file: there is no file {path}; it holds the triples of the knowledge graph, one a line"
+        raise ConfigurationError(msg) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def read_file(path: Path) -> bytes:
-    """Return a file's content, at most :data:`MOST_BYTES` and one more.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with path.open("rb") as file:
-        return file.read(MOST_BYTES + 1)
+def _read_file(path: Path) -> bytes:
+    """Return a file's content, at most :data:`MOST_BYTES` and one more."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> ConfigurationError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 LONGEST_NAME = 500
@@ -61,24 +61,11 @@ class Triple:
         return f"{self.subject} -{self.relation}-> {self.object}"
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractionRecord:
-    """The record that a chunk, or a whole document where ``chunk_id`` is ``None``, was extracted from.
-
-    Attributes:
-        content_hash: Of the chunk's text, or the document's own.
-    """
-
-    document_id: str
-    content_hash: str
-    chunk_id: str | None = None
-
-
-def read_lines(data: bytes, path: Path) -> Iterator[Triple | ExtractionRecord]:
-    """Yield the triples and records in a file's lines; blank lines are ignored.
+def read_lines(data: bytes, path: Path) -> Iterator[Triple]:
+    """Yield the triples in a file's lines; blank lines and records of extraction are ignored.
 
     Raises:
-        ConfigurationError: A line is neither, or the file is too large; the message names file and line.
+        ConfigurationError: A line is none of these, or the file is too large; the message names file and line.
     """
     if len(data) > MOST_BYTES:
         msg = f"{path} has {len(data) / 2**20:.0f} MB, and a graph may have {MOST_BYTES // 2**20}; divide it"
@@ -88,46 +75,35 @@ def read_lines(data: bytes, path: Path) -> Iterator[Triple | ExtractionRecord]:
         if not line.strip():
             continue
         try:
-            item = _item(line)
+            triple = _triple(line)
         except (ValueError, RecursionError) as error:  # InvalidParameterError is a ValueError
             msg = (
                 f"{path}, line {number}: {error}. A line is an object such as "
                 '{"subject": "Einstein", "relation": "born in", "object": "Ulm", "document_id": "einstein.md"}'
             )
             raise ConfigurationError(msg) from error
-        triples += isinstance(item, Triple)
+        if triple is None:
+            continue
+        triples += 1
         if triples > MOST_TRIPLES:
             msg = f"{path}, line {number}: a graph may have {MOST_TRIPLES} triples; leave some out"
             raise ConfigurationError(msg)
-        yield item
+        yield triple
 
 
-def write_lines(items: Iterable[Triple | ExtractionRecord]) -> Iterator[bytes]:
-    """Yield the lines that :func:`read_lines` reads."""
-    for item in items:
-        fields = (*_PLACES, _RECORD) if isinstance(item, ExtractionRecord) else (*_NAMES, *_PLACES)
-        given = {field: value for field in fields if (value := getattr(item, field)) is not None}
-        yield json.dumps(given, ensure_ascii=False).encode("utf-8") + b"\n"
-
-
-def _item(line: bytes) -> Triple | ExtractionRecord:
+def _triple(line: bytes) -> Triple | None:
+    """Return the triple of a line; ``None`` for a record, as earlier versions wrote between extracted triples."""
     found: Any = json.loads(line.decode("utf-8"))
     if not isinstance(found, dict):
         msg = f"expected an object, got {type(found).__name__}"
         raise ValueError(msg)  # noqa: TRY004 - the caller maps it
     values = cast("dict[str, Any]", found)
-    is_record = _RECORD in values
-    known = {*_PLACES, _RECORD} if is_record else {*_NAMES, *_PLACES}
-    if unknown := sorted(values.keys() - known):
+    if _RECORD in values:
+        return None
+    if unknown := sorted(values.keys() - {*_NAMES, *_PLACES}):
         msg = f"unknown field {', '.join(map(ascii, unknown))}"
         raise ValueError(msg)
-    needed = ("document_id", _RECORD) if is_record else _NAMES
-    if missing := [field for field in needed if field not in values]:
+    if missing := [field for field in _NAMES if field not in values]:
         msg = f"the field {missing[0]} is missing"
         raise ValueError(msg)
-    if is_record:
-        if not all(isinstance(value, str) for value in values.values()):
-            msg = "its fields must be text"
-            raise ValueError(msg)
-        return ExtractionRecord(**values)
     return Triple(**values)
