@@ -90,6 +90,7 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
+    logging.captureWarnings(True)
     if options.http is not None:
         with _quick_imports():
             from retrieval_core_mcp.browser import new_token, show_page  # noqa: PLC0415 - for who opens the page

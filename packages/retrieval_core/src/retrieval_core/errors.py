@@ -70,6 +70,10 @@ class ConfigurationError(RetrievalError):
         self.problems = tuple(problems)
 
 
+class SettingRenamedWarning(FutureWarning):
+    """A setting was given by an old name, which the next version will not know."""
+
+
 class MissingExtraError(ConfigurationError, ImportError):
     """An optional dependency is not installed; the message contains the command that installs it.
 

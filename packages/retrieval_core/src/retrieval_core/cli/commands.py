@@ -23,7 +23,7 @@ from retrieval_core.cli.common import (
 )
 from retrieval_core.cli.documents import list_command, remove_command
 from retrieval_core.cli.graph import graph_command
-from retrieval_core.cli.messages import print_error, warn
+from retrieval_core.cli.messages import print_error, show_renamed_settings, warn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
 from retrieval_core.cli.stats import info_command, stats_command
 from retrieval_core.cli.suite import suite_group
@@ -63,6 +63,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     # What was done without is printed with the result; without a handler, Python would print the log's line too.
     logging.getLogger("retrieval_core").addHandler(logging.NullHandler())
+    show_renamed_settings()
 
 
 @main.command("index")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from retrieval_core.errors import SettingRenamedWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +33,20 @@ STAGES = {
 def warn(text: str) -> None:
     """Print a warning on standard error."""
     click.secho(harmless(f"Warning: {text}"), fg="yellow", err=True)
+
+
+def show_renamed_settings() -> None:
+    """Print Python's warnings about renamed settings as this module prints warnings, without a place in the code."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, SettingRenamedWarning):
+            warn(str(message))
+        else:
+            usual(message, category, *place)
+
+    if usual.__module__ != __name__:
+        warnings.showwarning = show
 
 
 def print_error(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+import warnings as python_warnings
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
@@ -16,11 +17,12 @@ from pydantic import BaseModel, ValidationError
 from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.aliases import other_names, translated
 from retrieval_core.config.model import RetrievalConfig
+from retrieval_core.config.moved import old_sections, rename_moved
 from retrieval_core.config.needs import USES, without_choice
 from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.config.provenance import Provenance
 from retrieval_core.config.remembered import keys_of
-from retrieval_core.errors import ConfigurationError
+from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
 
@@ -76,11 +78,14 @@ def load_over(
         )
         raise ConfigurationError(msg)
     problems: list[str] = []
+    renamed: list[str] = []
     try:
-        config, sources = _loaded(layers or (), file, overrides, environment, problems)
+        config, sources = _loaded(layers or (), file, overrides, environment, problems, renamed=renamed)
     except RecursionError:
         config, sources = None, []
         problems.append("the settings are nested too deeply")
+    for warning in renamed:
+        python_warnings.warn(without_secrets(warning), SettingRenamedWarning, stacklevel=3)
     if config is not None and not problems:
         if layers is None:
             return config
@@ -96,12 +101,12 @@ def explicit_tree(
     file: str | Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the settings that were given, not yet checked."""
-    return _merged((), file, overrides, environment, [])[0]
+    return _merged((), file, overrides, environment, [], renamed=[])[0]
 
 
 def merge_layers(layers: Sequence[Layer]) -> dict[str, Any]:
     """Return sources of settings as one tree, not yet checked."""
-    return _merged(layers, None, {}, {}, [])[0]
+    return _merged(layers, None, {}, {}, [], renamed=[])[0]
 
 
 def _merged(
@@ -110,18 +115,24 @@ def _merged(
     overrides: Mapping[str, Any],
     environment: Mapping[str, str],
     problems: list[str],
+    *,
+    renamed: list[str],
 ) -> tuple[dict[str, Any], dict[str, str], list[Layer]]:
-    """Return all sources as one tree, the other names that it uses, and each source by our names."""
+    """Return all sources as one tree, the other names that it uses, and each source by our names.
+
+    Problems are added to ``problems``, and a sentence for each old name to ``renamed``.
+    """
     known = RetrievalConfig.model_fields
     tree: dict[str, Any] = {}
     names: dict[str, str] = {}
     sources: list[Layer] = []
     for layer in (*layers, *(() if file is None else (Layer(str(file), read_toml(file)),))):
-        own, own_names = translated(layer.tree, tree, known, problems)
+        own = rename_moved(layer.tree, layer.name, problems, renamed)
+        own, own_names = translated(own, tree, known, problems)
         sources.append(Layer(layer.name, own))
         _merge(tree, own)
         names |= own_names
-    of_environment = from_environment(environment, problems)
+    of_environment = rename_moved(from_environment(environment, problems), ENVIRONMENT, problems, renamed)
     _merge(tree, of_environment)
     given: dict[str, Any] = {}
     for key, value in overrides.items():
@@ -129,6 +140,7 @@ def _merged(
             problems.append(f"{key!r:.80}: is not the name of a setting, which is text")
             continue
         _merge(given, _nested(key.split("."), value))
+    given = rename_moved(given, ARGUMENTS, problems, renamed)
     given, names_given = translated(given, tree, known, problems)
     _merge(tree, given)
     return tree, names | names_given, [*sources, Layer(ENVIRONMENT, of_environment), Layer(ARGUMENTS, given)]
@@ -140,9 +152,11 @@ def _loaded(
     overrides: Mapping[str, Any],
     environment: Mapping[str, str],
     problems: list[str],
+    *,
+    renamed: list[str],
 ) -> tuple[RetrievalConfig | None, list[Layer]]:
     """Return the settings, or ``None`` if they are wrong, and their sources; problems are added to ``problems``."""
-    tree, names, sources = _merged(layers, file, overrides, environment, problems)
+    tree, names, sources = _merged(layers, file, overrides, environment, problems, renamed=renamed)
     idle = list(without_choice(tree, names))
     _fill_in(tree, environment)
     try:
@@ -270,7 +284,7 @@ def from_environment(environment: Mapping[str, str], problems: list[str]) -> dic
     Other programs may use the same prefix, so a name is taken for a mistake only where it is close to a setting's.
     """
     tree: dict[str, Any] = {}
-    known = list(RetrievalConfig.model_fields)
+    known = [*RetrievalConfig.model_fields, *old_sections()]
     for name, text in sorted(environment.items()):  # a whole section before the keys in it
         if not name.upper().startswith(ENVIRONMENT_PREFIX):
             continue

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from retrieval_core.config.model import RetrievalConfig
+from retrieval_core.config.moved import gone, new_name
 from retrieval_core.config.problems import problems_of, shown
 
 if TYPE_CHECKING:
@@ -108,9 +109,11 @@ def read_remembered(text: str) -> tuple[dict[str, Any], list[str]]:
         found = None
     if not isinstance(found, dict):
         return {}, ["they can't be read"]
-    settings = cast("dict[str, Any]", found)
+    settings = {new_name(key): value for key, value in cast("dict[str, Any]", found).items()}
     problems = [
-        f"{shown(key)}: not a setting that an index can have" for key, value in settings.items() if not _may(key, value)
+        f"{shown(key)}: {gone(key) or 'not a setting that an index can have'}"
+        for key, value in settings.items()
+        if not _may(key, value)
     ]
     settings = {key: value for key, value in settings.items() if _may(key, value)}
     while settings:

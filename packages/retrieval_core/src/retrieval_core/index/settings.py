@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from retrieval_core.adapters.stores.settings_memory import read_from_file, read_from_folder
-from retrieval_core.config import RetrievalConfig
+from retrieval_core.config import RetrievalConfig, moved
 from retrieval_core.config.loading import Layer, explicit_tree, load_over, merge_layers, read_toml
 from retrieval_core.config.remembered import names_code, nested, read_remembered, remember
 from retrieval_core.errors import ConfigurationError, RetrievalError
@@ -133,8 +133,12 @@ def _is_meant(file: Path) -> bool:
 
 def remembered_settings(config: RetrievalConfig, index: str | Path | None = None) -> dict[str, Any]:
     """Return the settings that the index of a configuration remembers, by key; without those that can't be used."""
+    return _remembered(_place_of(config, index))[0]
+
+
+def _place_of(config: RetrievalConfig, index: str | Path | None) -> dict[str, Any]:
     store = {"kind": config.store.kind, "lancedb": {"table": config.store.lancedb.table}}
-    return _remembered({"index": str(index or config.index), "store": store})[0]
+    return {"index": str(index or config.index), "store": store}
 
 
 def sources_of(config: RetrievalConfig) -> dict[str, tuple[str, ...]]:
@@ -171,8 +175,10 @@ def _beneath(given: Mapping[str, Any], explicit: str | Path | None) -> tuple[lis
     if not problems:
         return layers, ()
     place = known["index"]
-    advice = f"Give them to retrieval index once more, or set them in {FILE_NAME}"
-    return layers, (f"{place} remembers settings that are ignored: {'; '.join(problems)}. {advice}.",)
+    warning = f"{place} remembers settings that are ignored: {'; '.join(problems)}."
+    if not all(problem.endswith(tuple(moved.GONE.values())) for problem in problems):
+        warning += f" Give them to retrieval index once more, or set them in {FILE_NAME}."
+    return layers, (warning,)
 
 
 def _refuse_code(file: Path, tree: Mapping[str, Any]) -> None:
@@ -198,21 +204,25 @@ def _remembered(known: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     Args:
         known: Its place, and what is set of its store.
     """
-    index, kind = Path(known["index"]), _text(known["store"], "kind")
-    table = _text(_table(known["store"], "lancedb"), "table") or DEFAULT_TABLE
-    folder = lancedb_folder(index)
-    if kind is None and not index.is_file() and (folder / f"{table}.lance").is_dir():
-        text, settings = read_from_folder(folder, table), {"store.kind": "lancedb"}
-    elif kind == "lancedb":
-        text, settings = read_from_folder(folder, table), {}
-    elif kind in {None, "sqlite"}:
-        text, settings = read_from_file(index), {}
-    else:
-        return {}, []
+    text, settings = _remembered_text(known)
     if text is None:
         return settings, []
     found, problems = read_remembered(text)
     return {**settings, **found}, problems
+
+
+def _remembered_text(known: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the settings that an index remembers as it keeps them, and those that its place tells."""
+    index, kind = Path(known["index"]), _text(known["store"], "kind")
+    table = _text(_table(known["store"], "lancedb"), "table") or DEFAULT_TABLE
+    folder = lancedb_folder(index)
+    if kind is None and not index.is_file() and (folder / f"{table}.lance").is_dir():
+        return read_from_folder(folder, table), {"store.kind": "lancedb"}
+    if kind == "lancedb":
+        return read_from_folder(folder, table), {}
+    if kind in {None, "sqlite"}:
+        return read_from_file(index), {}
+    return None, {}
 
 
 def _text(tree: Mapping[str, Any], key: str) -> str | None:
@@ -260,9 +270,11 @@ class SettingsMemory:
         import asyncio  # noqa: PLC0415 - who only loads settings can wait for it
 
         try:
-            old = await asyncio.to_thread(remembered_settings, self._config, self._index)
+            kept, _ = await asyncio.to_thread(_remembered_text, _place_of(self._config, self._index))
+            old = {} if kept is None else read_remembered(kept)[0]
             new = remember(self._config, old, self._plugged_in)
-            if new != old:
-                await self._store.remember(json.dumps(new, ensure_ascii=False, sort_keys=True))
+            text = json.dumps(new, ensure_ascii=False, sort_keys=True)
+            if new != old or (text != kept and kept is not None):  # under old names, or with settings that are gone
+                await self._store.remember(text)
         except (RetrievalError, OSError) as error:
             logger.warning("the settings were not remembered with %s: %s", self._index, error)
