@@ -12,7 +12,12 @@ from typing import Any, cast
 MOVED: Mapping[str, str] = MappingProxyType({})
 """The new name of a setting or section, by its old one. The old one works for one version, with a warning."""
 
-GONE: Mapping[str, str] = MappingProxyType({})
+GONE: Mapping[str, str] = MappingProxyType(
+    {
+        "graph.extract": "triples are not extracted any more; set graph.file to your own file of triples",
+        "graph.prompt": "triples are not extracted any more; set graph.file to your own file of triples",
+    }
+)
 """What to use instead of a setting or section that is gone: one sentence. Giving it is an error."""
 
 
