@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli.commands import main
+from support.command_line import main
 from support.page_examples import BLOCK, FILE, assert_prints, expected_output
 
 if TYPE_CHECKING:

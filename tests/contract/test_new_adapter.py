@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 import retrieval_core
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.cli.commands import main
 from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.command_line import main
 from support.pipelines import filled
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ import json, os, sys
 from click.testing import CliRunner
 from retrieval_core import load_config
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.cli.commands import main
+from support.command_line import main
 from retrieval_core.config import missing_settings
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.open import build_pipeline

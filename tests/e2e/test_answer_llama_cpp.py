@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli.commands import main
 from support.answers import ORDER
+from support.command_line import main
 from support.llama_server import llama_server, model_file
 
 if TYPE_CHECKING:

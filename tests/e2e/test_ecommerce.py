@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.embedders.local import LocalEmbedder
-from retrieval_core.cli.commands import main
 from retrieval_core.errors import FilterError
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types.filters import MetadataFilter, Ne
+from support.command_line import main
 from support.openai_service import KEY as OPENAI_KEY
 from support.openai_service import OpenAIService
 from support.pinecone_service import KEY as PINECONE_KEY

@@ -133,7 +133,7 @@ def search(store: Any, request: SearchRequest) -> tuple[Candidate, ...]:
 
 
 def by_vector(store: LlamaIndexStore, text: str = "moon", limit: int = 10, **rest: Any) -> list[str]:
-    vector = FakeEmbedder(DIMENSION)._vector(text)
+    vector = FakeEmbedder(DIMENSION).vector(text)
     return [item.chunk_id for item in search(store, SearchRequest(limit, vector=vector, **rest))]
 
 
@@ -428,7 +428,7 @@ def test_only_told_operators_are_asked_of_the_store() -> None:
     store = LlamaIndexStore(kept, abilities=abilities)
 
     def asked(condition: dict[str, Any]) -> Any:
-        from retrieval_core.types.filters.syntax import parse_filter
+        from retrieval_core import parse_filter
 
         kept.asked.clear()
         by_vector(store, filter=parse_filter(condition))
@@ -472,7 +472,7 @@ def test_similarities_that_are_no_cosines_are_told() -> None:
 
     kept = KeepsText()
     index_of(vector_store=kept)
-    vector = FakeEmbedder(DIMENSION)._vector("moon")
+    vector = FakeEmbedder(DIMENSION).vector("moon")
     request = SearchRequest(6, vector=vector)
     kept.give = given(0.9, 0.5, 0.4, 0.3, 0.2, -0.1)
     assert [item.score for item in search(LlamaIndexStore(kept), request)] == [0.9, 0.5, 0.4, 0.3, 0.2, -0.1]
@@ -685,7 +685,7 @@ def test_a_retriever_takes_no_vector_and_is_not_written() -> None:
 
     async def main() -> None:
         with pytest.raises(SearchError, match="takes a question and no vector"):
-            await pipeline.store.search(SearchRequest(1, vector=FakeEmbedder(3)._vector("x")))
+            await pipeline.store.search(SearchRequest(1, vector=FakeEmbedder(3).vector("x")))
         with pytest.raises(StoreError, match="does not tell what it searches"):
             await pipeline.store.describe()
         with pytest.raises(StoreError, match="only read"):

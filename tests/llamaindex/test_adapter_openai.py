@@ -38,7 +38,7 @@ def served(**options: Any) -> Generator[tuple[WireServer, OpenAIEmbedding]]:
 
 
 def expected(text: str) -> np.ndarray:
-    return FakeEmbedder(64)._vector(text)
+    return FakeEmbedder(64).vector(text)
 
 
 def run(embedder: LlamaIndexEmbedder, *work: Coroutine[Any, Any, Any]) -> list[Any]:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import RetrievalResult
     from retrieval_core.types.filters import Filter
 
-MOON = FakeEmbedder(DIMENSION)._vector("moon")
+MOON = FakeEmbedder(DIMENSION).vector("moon")
 
 
 class Dense(WordEmbedding):
@@ -112,7 +112,7 @@ def test_a_question_is_one_request_with_its_vector() -> None:
     assert result.hits[0].id == "sun-4"  # the node's id; the record's is sun#sun-4
     assert result.hits[0].chunk.document_id == "sun"
     assert result.degraded == ()
-    assert asked["vector"] == pytest.approx(FakeEmbedder(DIMENSION)._vector("eight light minutes").tolist(), abs=1e-6)
+    assert asked["vector"] == pytest.approx(FakeEmbedder(DIMENSION).vector("eight light minutes").tolist(), abs=1e-6)
     assert (asked["topK"], asked["filter"], asked["includeValues"]) == (201, {}, True)
 
 

@@ -40,7 +40,7 @@ class Cosine(BaseNodePostprocessor):
         assert query_bundle is not None
         fake = FakeEmbedder(256)
         for item in nodes:
-            cosine = float(fake._vector(query_bundle.query_str) @ fake._vector(item.node.get_content()))
+            cosine = float(fake.vector(query_bundle.query_str) @ fake.vector(item.node.get_content()))
             item.score = min(1.0, max(0.0, cosine)) * self.stretch + self.shift
         return sorted(nodes, key=lambda item: item.score or 0, reverse=True)[: self.top_n]
 

@@ -14,7 +14,7 @@ pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.llms import MockLLM, callbacks
 
-from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
+from llama_index.retrievers.retrieval_core.adapters import LlamaIndexLLM
 from retrieval_core.errors import (
     ConfigurationError,
     InvalidParameterError,

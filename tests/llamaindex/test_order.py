@@ -14,8 +14,7 @@ from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index.retrievers.retrieval_core import chunk_from_node, chunks_from_nodes, node_from_chunk
-from retrieval_core.types import PageSpan
-from retrieval_core.types.documents import freeze
+from retrieval_core.types import PageSpan, freeze
 from support.examples import times
 from support.llamaindex_library import CHUNKS
 

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 
-pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from mcp import Client
 from retrieval_core_mcp import Library, ServerSettings, __version__, create_server, read_settings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.examples import times
 
-pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core import Chunk, Hit, RetrievalResult, Scores
 from retrieval_core.text.analysis import Analyzer

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
-from retrieval_core.cli.commands import main
+from retrieval_core import open_index
 from retrieval_core.config import load_config
 from retrieval_core.errors import (
     EmbeddingError,
@@ -25,11 +25,10 @@ from retrieval_core.errors import (
     ServiceError,
     ServiceTimeoutError,
 )
-from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, ServiceTarget, Suite, run_suite
-from retrieval_core.evaluate.suite.results import CaseResult
+from retrieval_core.evaluate.suite import CaseResult, CaseStatus, IndexTarget, ServiceTarget, Suite, run_suite
 from retrieval_core.evaluate.suite.targets import SuiteQuestion
-from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.command_line import main
 from support.http_process import http_process
 from support.suites import chunks
 from support.wire_server import Hang, Response, WireServer

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli.commands import main
+from support.command_line import main
 from support.processes import MCP, RETRIEVAL, as_at_a_terminal, with_our_modules
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ MOMENTS = [
 def test_an_interrupt_while_something_is_imported(folder: Path, command: tuple[str, ...], module: str) -> None:
     """Which takes longer than anything else at the start: exit code 130, and at most the end of a line."""
     if command == SERVE:
-        pytest.importorskip("retrieval_core_mcp.server", reason="pip install retrieval-core-mcp")
+        pytest.importorskip("retrieval_core_mcp", reason="pip install retrieval-core-mcp")
     python = (sys.executable, "-c", INTERRUPTED, module, *command)
     code, errors = finished(python, folder, stdout=subprocess.DEVNULL, **as_at_a_terminal())
     assert code == 130, errors

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core.cli.commands import main
+from support.command_line import main
 from support.processes import RETRIEVAL, as_at_a_terminal, with_our_modules
 
 pytestmark = pytest.mark.slow

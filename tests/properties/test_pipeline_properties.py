@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core import parse_filter
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import chunk_fields, matches
-from retrieval_core.types.filters.syntax import parse_filter
 from support.pipelines import TroubledStore, a_pipeline, filled
 
 if TYPE_CHECKING:

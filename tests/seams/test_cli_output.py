@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from retrieval_core.cli.commands import main
+from support.command_line import main
 from support.extras import needs_tokenizer
 from support.processes import RETRIEVAL, with_our_modules
 

@@ -151,7 +151,7 @@ def test_the_command_line_marks_it(index_file: Path, tmp_path: Path) -> None:
 
 def test_the_mcp_tool_names_it(index_file: Path) -> None:
     """In text and in data."""
-    pytest.importorskip("retrieval_core_mcp.server", reason="the server is not installed")
+    pytest.importorskip("retrieval_core_mcp", reason="the server is not installed")
     from mcp import Client
     from retrieval_core_mcp import Library, ServerSettings, create_server
 

@@ -246,7 +246,7 @@ def test_pages_of_files_elsewhere_are_shown(tmp_path: Path) -> None:
 
 def test_a_server_tells_that_a_file_elsewhere_was_edited(tmp_path: Path) -> None:
     """In the results of a search, as of files in the folder of the index."""
-    pytest.importorskip("retrieval_core_mcp.server", reason="pip install retrieval-core-mcp")
+    pytest.importorskip("retrieval_core_mcp", reason="pip install retrieval-core-mcp")
     from mcp import Client
     from retrieval_core_mcp import Library, ServerSettings, create_server
 

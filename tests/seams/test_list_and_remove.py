@@ -145,7 +145,7 @@ def test_names_lead_to_files(project: Path) -> None:
 
 def asked(folder: Path, roots: tuple[Path, ...], ask: Callable[[Any], Awaitable[Any]]) -> Any:
     """Return what a client of the server gets."""
-    pytest.importorskip("retrieval_core_mcp.server", reason="pip install retrieval-core-mcp")
+    pytest.importorskip("retrieval_core_mcp", reason="pip install retrieval-core-mcp")
     from mcp import Client
     from retrieval_core_mcp import Library, ServerSettings, create_server
 

@@ -66,7 +66,7 @@ def test_on_the_command_line(index_file: Path, name: str, mode: str) -> None:
 
 def test_over_mcp(index_file: Path) -> None:
     """The tool ``search`` takes both names."""
-    pytest.importorskip("retrieval_core_mcp.server", reason="needs retrieval-core-mcp")
+    pytest.importorskip("retrieval_core_mcp", reason="needs retrieval-core-mcp")
     from mcp import Client
     from retrieval_core_mcp import Library, ServerSettings, create_server
 

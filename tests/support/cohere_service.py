@@ -57,7 +57,7 @@ def error(status: int, message: str) -> Response:
 
 def vector_of(text: str, input_type: str, dimension: int) -> Vector:
     """Return the vector that the service gives a text; it has in it what the text was said to be."""
-    return FakeEmbedder(dimension)._vector(f"{input_type} {text}")
+    return FakeEmbedder(dimension).vector(f"{input_type} {text}")
 
 
 @dataclass

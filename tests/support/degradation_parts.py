@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, nullcontext
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from retrieval_core import FederatedIndex
 from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.adapters.relevance_filters.llm import LLMRelevanceFilter
 from retrieval_core.adapters.rerankers.llm import LLMReranker
@@ -21,7 +22,6 @@ from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.adapters.transformers.rewrite import LLMRewriter
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
 from retrieval_core.pipeline.search_loop import Stages

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core import FederatedIndex
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.federation.shared import shared
 from retrieval_core.testing.clock import FakeClock

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from retrieval_core import Document
+from retrieval_core import Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
-from retrieval_core.index.open import open_index
 from retrieval_core.run.observe import Metrics
 from retrieval_core_mcp import Library, ServerSettings, create_server
 from retrieval_core_mcp.http.admission import Admission

@@ -42,7 +42,7 @@ class WordEmbedding(BaseEmbedding):
         return self._calls
 
     def vector(self, text: str) -> list[float]:
-        return [3.0 * float(number) for number in FakeEmbedder(self.size)._vector(text)]
+        return [3.0 * float(number) for number in FakeEmbedder(self.size).vector(text)]
 
     def _get_query_embedding(self, query: str) -> list[float]:
         self._calls.append(("query", [query]))

@@ -119,7 +119,7 @@ class OpenAIService:
         return Response(body={"object": "list", "data": data[1:] + data[:1], "model": model, "usage": usage})
 
     def _vector(self, embedder: FakeEmbedder, text: str, asked: dict[str, Any]) -> str | list[float]:
-        numbers = [float(number) for number in embedder._vector(text)]
+        numbers = [float(number) for number in embedder.vector(text)]
         if asked.get("encoding_format", "float") == "float" or self.floats:
             return numbers
         return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()

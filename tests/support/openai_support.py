@@ -46,4 +46,4 @@ def run(adapter: OpenAIEmbedder | OpenAILLM, *work: Coroutine[Any, Any, Any]) ->
 
 def expected(text: str, dimension: int = 1536) -> Vector:
     """Return the vector that the service gives a text."""
-    return FakeEmbedder(dimension)._vector(text)
+    return FakeEmbedder(dimension).vector(text)

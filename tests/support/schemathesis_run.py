@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from reportlab.pdfgen.canvas import Canvas
 
 from retrieval_core import Document, open_index
+from retrieval_core.evaluate.suite import SuiteResult
 from retrieval_core.evaluate.suite.reports import to_json
-from retrieval_core.evaluate.suite.results import PerformanceMetrics, Subject, SuiteResult
+from retrieval_core.evaluate.suite.results import PerformanceMetrics, Subject
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:

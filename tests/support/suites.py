@@ -6,10 +6,10 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core import open_index
 from retrieval_core.config import load_config
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, IndexTarget, Suite, SuiteResult, run_suite
 from retrieval_core.evaluate.suite.results import PerformanceMetrics, Subject
-from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from retrieval_core.index.index import Index
+    from retrieval_core import Index
 
 PAGES = {
     "tapirs.md": ["Tapirs swim well and eat leaves.", "A tapir calf has stripes and spots."],

@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.llms.openai import OpenAI
 
 from llama_index.postprocessor.retrieval_core import LLMRerankPostprocessor
-from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
+from llama_index.retrievers.retrieval_core.adapters import LlamaIndexLLM
 from retrieval_core.errors import ServiceConnectionError, ServiceError
 from retrieval_core.ports import CompletionRequest, Message
 from retrieval_core.testing.llm_kit import SCHEMA, LLMConformance

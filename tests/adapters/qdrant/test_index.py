@@ -11,9 +11,8 @@ pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not install
 
 from qdrant_client import models
 
-from retrieval_core import load_config, open_index
+from retrieval_core import load_config, open_index, where
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.types.filters.syntax import where
 from support.qdrant_service import KEY, QdrantService
 from support.wire_server import WireServer
 
@@ -83,7 +82,7 @@ def test_a_collection_of_another_program_is_asked(tmp_path: Path) -> None:
     points = [
         models.PointStruct(
             id=number,
-            vector={"fast-any": embedder._vector(text).tolist()},
+            vector={"fast-any": embedder.vector(text).tolist()},
             payload={"document": text, "metadata": {"source": f"{number}.md"}},
         )
         for number, text in enumerate(texts)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from retrieval_core import open_index
 from retrieval_core.compat import retrieval_tests as module
 from retrieval_core.compat.retrieval_tests import (
     CollectionInfo,
@@ -31,7 +32,6 @@ from retrieval_core.compat.retrieval_tests import (
 )
 from retrieval_core.config import load_config
 from retrieval_core.errors import IndexFormatError, ServiceConnectionError, ServiceTimeoutError
-from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.declarations import declared, differences
 from support.suites import chunks, small_index
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from retrieval_core.index.index import Index
+    from retrieval_core import Index
 
 DECLARED = declared("""
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from urllib.request import url2pathname
 
 import pytest
 
-pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from support.http_service import opened
 from support.processes import MCP, as_at_a_terminal, with_our_modules

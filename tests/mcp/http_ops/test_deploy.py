@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core_mcp.command import _options as read_options
 from retrieval_core_mcp.http.settings import HttpSettings

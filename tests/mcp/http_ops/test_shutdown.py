@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 pytest.importorskip("tokenizers", reason="contexts are counted in tokens: pip install 'retrieval-core[local]'")
 pytest.importorskip("openai", reason="the slow models are served as OpenAI's: pip install 'retrieval-core[openai]'")
 
 import httpx2
 
-from retrieval_core import Chunk, load_config
-from retrieval_core.index.open import open_index
+from retrieval_core import Chunk, load_config, open_index
 from support.http_process import http_process
 from support.openai_service import OpenAIService
 from support.wire_server import Hang, PausedMidBody, WireServer

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core import Chunk, Document
-from retrieval_core.config import CacheConfig, EmbedderConfig, SearchConfig
-from retrieval_core.config.adapters import SemanticCacheConfig
+from retrieval_core.config import CacheConfig, EmbedderConfig, SearchConfig, SemanticCacheConfig
+from retrieval_core.evaluate.suite import CaseResult, CaseStatus, SuiteResult
 from retrieval_core.evaluate.suite.reports import to_json
-from retrieval_core.evaluate.suite.results import CaseResult, CaseStatus, PerformanceMetrics, Subject, SuiteResult
+from retrieval_core.evaluate.suite.results import PerformanceMetrics, Subject
 from retrieval_core.ports import Change
 from retrieval_core.run.observe import Metrics
 from support.http_service import FAKE, hashed, opened, serving

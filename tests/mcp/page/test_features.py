@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from retrieval_core.evaluate.suite.loading import parse_suite
+from retrieval_core.evaluate.suite import parse_suite
 from support.browser import make_pdf, opened, service
 from support.processes import RETRIEVAL, with_our_modules
 

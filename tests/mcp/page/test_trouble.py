@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-pytest.importorskip("retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp")
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core_mcp.browser import write_redirect
 from support.browser import opened, service

@@ -264,7 +264,7 @@ class Batching(CountingFakeEmbedder):
 
     async def embed_queries(self, texts: Sequence[str]) -> Matrix:
         self.together.append(tuple(texts))
-        return np.stack([self._vector(text) for text in texts])
+        return np.stack([self.vector(text) for text in texts])
 
 
 class TestMany:

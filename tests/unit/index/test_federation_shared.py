@@ -104,7 +104,7 @@ def test_a_blocking_embedder_is_not_shared() -> None:
 
     class Blocking(FakeEmbedder):
         def embed_query(self, text: str) -> Any:  # type: ignore[override]
-            return self._vector(text)
+            return self.vector(text)
 
     embedder = Blocking()
     assert shared(embedder, 10) is embedder

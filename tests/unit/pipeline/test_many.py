@@ -36,7 +36,7 @@ class Batching(FakeEmbedder):
             return np.ones((len(texts) - 1, self.dimension), np.float32)
         if self.wrong == "type":
             return None  # type: ignore[return-value]
-        return np.stack([self._vector(text) for text in texts])
+        return np.stack([self.vector(text) for text in texts])
 
 
 def test_questions_are_embedded_together_and_answered_in_order() -> None:

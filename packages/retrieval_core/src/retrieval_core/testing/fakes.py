@@ -54,7 +54,7 @@ class FakeEmbedder(Fake):
         except EmbeddingError as error:
             error.query = text
             raise
-        return self._vector(text)
+        return self.vector(text)
 
     async def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length."""
@@ -62,10 +62,11 @@ class FakeEmbedder(Fake):
         await self._obey()
         vectors = np.empty((len(texts), self._dimension), dtype=np.float32)
         for row, text in enumerate(texts):
-            vectors[row] = self._vector(text)
+            vectors[row] = self.vector(text)
         return vectors
 
-    def _vector(self, text: str) -> Vector:
+    def vector(self, text: str) -> Vector:
+        """Return the vector of a text, without a call that is recorded or fails."""
         counts = np.zeros(self._dimension, dtype=np.float32)
         for stem in _stems(text) or [""]:
             counts[_place(stem, self._dimension)] += 1
@@ -97,8 +98,9 @@ class CountingFakeEmbedder(FakeEmbedder):
         """Return the number of words divided by white space."""
         return len(text.split())
 
-    def _vector(self, text: str) -> Vector:
-        return super()._vector(" ".join(text.split()[: self._max_tokens]))
+    def vector(self, text: str) -> Vector:
+        """Return the vector of what it reads of a text."""
+        return super().vector(" ".join(text.split()[: self._max_tokens]))
 
 
 def _stems(text: str) -> list[str]:
