@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from retrieval_core.text.claims import figures_of
+from retrieval_core.text.figures import figures_in
 from retrieval_core.text.sentences import ASKS, LIST_ITEM
 from retrieval_core.types import Span
 
@@ -236,8 +236,8 @@ def _claims(said: str) -> bool:
     """Whether running text claims something."""
     words = said[_end_of_lead(said) :].rstrip(_EMPHASIS).replace("’", "'")  # noqa: RUF001
     if _POLITE.fullmatch(words) or (words.endswith((":", "：")) and len(words.split()) <= _MOST_INTRODUCING):  # noqa: RUF001
-        return bool(figures_of(words))
-    return bool(figures_of(words)) if ASKS.search(said) else not _admits(words)
+        return bool(figures_in(words))
+    return bool(figures_in(words)) if ASKS.search(said) else not _admits(words)
 
 
 def _end_of_lead(text: str) -> int:
@@ -251,7 +251,7 @@ def _is_label(text: str, *, is_heading: bool = False) -> bool:
     number = _NUMBERED.match(text)
     name = (text if number is None else text[number.end() :]).strip(f" \t{_EMPHASIS}")
     most = 2 * _MOST_LABELLING if is_heading else _MOST_LABELLING
-    if name.endswith((".", "!", "。")) or len(name.split()) > most or figures_of(name):
+    if name.endswith((".", "!", "。")) or len(name.split()) > most or figures_in(name):
         return False
     return is_heading or name.endswith(("?", "？")) or _CLAIMS.search(name) is None  # noqa: RUF001
 
@@ -264,7 +264,7 @@ def _admits(words: str) -> bool:
     if admission is None or len(words.split()) > _MOST_INTRODUCING or _CLAIMS_MORE.search(words, admission.end()):
         return False
     asked = _ASKED.match(words, admission.end())
-    return not figures_of(words) and (asked is not None or _CLAUSE.search(words, admission.end()) is None)
+    return not figures_in(words) and (asked is not None or _CLAUSE.search(words, admission.end()) is None)
 
 
 def _is_table_head(text: str) -> bool:

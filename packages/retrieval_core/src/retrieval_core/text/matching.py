@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from retrieval_core.text.claims import Figure, figures_in
-from retrieval_core.text.claims.units import same_quantity
+from retrieval_core.text.figures import Figure, figures_in
 from retrieval_core.text.sentences import sentences_of, trim
 from retrieval_core.types import Quote, Span
 
@@ -32,7 +31,6 @@ _LONGEST = 800
 _SCALES = {"thousand": 3, "million": 6, "billion": 9}
 _IN_SCALE = re.compile(r"\bin (?:[A-Za-z$€£]{1,10} )?(thousand|million|billion)s?\b", re.IGNORECASE)
 """What says of the figures of a table that zeros are left out."""
-_DECIMAL = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?")
 FEW = 3
 """Words of a claim that can differ from another claim by one of them alone."""
 _NEARLY_WHOLE = 0.75
@@ -40,7 +38,6 @@ _NEARLY_WHOLE = 0.75
 
 Of two or three words that are as rare, one that is missing leaves two thirds at most.
 """
-_POUNDS = {"lb", "£"}
 
 
 class _Unit(NamedTuple):
@@ -105,7 +102,7 @@ class SearchedPassage:
         self.citation = citation
         self.places: dict[str, list[int]] = {}
         self._units = tuple(_units(citation.quotes))
-        self._figures: dict[int, _Figures] = {}
+        self._figures: dict[int, tuple[Figure, ...]] = {}
         self._texts = tuple(quote.text for quote in citation.quotes)
         self._folded = ""
         self._around = " ".join((citation.title or "", *citation.section_path))
@@ -171,10 +168,10 @@ class SearchedPassage:
         if place not in self._figures:
             unit = self._units[place]
             figures = figures_in(f"{self._around}\n{unit.heads}\n{self._text(unit)}")
-            scaled = (one for scale in sorted(self._scales) for one in _scaled(figures, scale))
-            self._figures[place] = _Figures((*figures, *scaled))
+            scaled = (one.scaled(zeros) for zeros in sorted(self._scales) for one in figures)
+            self._figures[place] = (*figures, *scaled)
         figures = self._figures[place]
-        known[place] = frozenset(number for number, figure in enumerate(wanted) if figures.have(figure))
+        known[place] = frozenset(n for n, figure in enumerate(wanted) if any(map(figure.equals, figures)))
         return known[place]
 
     def has_name(self, name: str, terms: Iterable[str]) -> bool:
@@ -211,34 +208,6 @@ class SearchedPassage:
 
     def _text(self, unit: _Unit) -> str:
         return self.citation.quotes[unit.quote].text[unit.span.start : unit.span.end]
-
-
-class _Figures:
-    """The figures of a sentence of a passage."""
-
-    def __init__(self, figures: Iterable[Figure]) -> None:
-        self._by_value: dict[str, list[Figure]] = {}
-        self._measured: list[tuple[float, str]] = []
-        for figure in figures:
-            for value in figure.values:
-                self._by_value.setdefault(value, []).append(figure)
-            if figure.unit and figure.number is not None:
-                self._measured.append((figure.number, figure.unit))
-
-    def have(self, figure: Figure) -> bool:
-        """Whether a figure is among them: with the same value and no other unit, or in a unit that says the same."""
-        if any(_same_unit(figure, other) for other in self._by_value.get(figure.value, ())):
-            return True
-        number, unit = figure.number, figure.unit
-        if number is None or not unit:
-            return False
-        return any(same_quantity(number, unit, *other) for other in self._measured if other[1] != unit)
-
-
-def _same_unit(one: Figure, other: Figure) -> bool:
-    if one.number is None or other.number is None or {one.unit, other.unit} == _POUNDS:
-        return True
-    return same_quantity(one.number, one.unit, one.number, other.unit)
 
 
 def holds(claim: Claim, match: ClaimMatch, least: float) -> bool:
@@ -290,17 +259,6 @@ def _pieces(text: str, span: Span) -> Iterator[Span]:
         if (piece := trim(text, start, end)) is not None:
             yield piece
         start = end
-
-
-def _scaled(figures: Iterable[Figure], zeros: int) -> Iterator[Figure]:
-    """Yield figures with so many zeros more, in the form of :func:`~retrieval_core.text.claims.figures_of`."""
-    for figure in figures:
-        if figure.number is not None and _DECIMAL.fullmatch(figure.value):
-            whole, _, fraction = figure.value.lstrip("-").partition(".")
-            digits = (whole + fraction[:zeros].ljust(zeros, "0")).lstrip("0") or "0"
-            rest = fraction[zeros:].rstrip("0")
-            value = ("-" if figure.value.startswith("-") else "") + digits + (f".{rest}" if rest else "")
-            yield replace(figure, values=(value,), number=float(value))
 
 
 def content_words(terms: Iterable[str]) -> Iterator[str]:

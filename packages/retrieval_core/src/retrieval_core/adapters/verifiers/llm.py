@@ -11,7 +11,8 @@ from pydantic import BaseModel, RootModel
 from retrieval_core.adapters.asking import AsksInBatches
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.ports import CompletionRequest, Verdicts, Verified
-from retrieval_core.text.claims import figures_in, missing_figures, words_in
+from retrieval_core.text.analysis import Analyzer
+from retrieval_core.text.figures import figures_in, missing_figures
 from retrieval_core.text.prompting import (
     as_data,
     chosen_prompt,
@@ -165,14 +166,11 @@ def _has_to_do_with(quote: str, sentence: str) -> bool:
 
     A long quote may say the same in other words or in another language.
     """
-    if (figures_in(quote) and figures_in(sentence)) or _content(quote) & _content(sentence):
+    analyzer = Analyzer()
+    if (figures_in(quote) and figures_in(sentence)) or {*analyzer.terms(quote)} & {*analyzer.terms(sentence)}:
         return True
     # A sign of a script without an alphabet stands for some letters.
     return sum(1 if mark.isascii() else 3 for mark in quote if mark.isalnum()) >= _LEAST_LETTERS
-
-
-def _content(text: str) -> frozenset[str]:
-    return frozenset(word.form for word in words_in(text) if not (word.is_mark or word.is_quiet))
 
 
 def _in_passage(quote: str, passage: str) -> str:

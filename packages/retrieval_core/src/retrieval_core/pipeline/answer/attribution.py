@@ -13,8 +13,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from retrieval_core.text.analysis import Analyzer
-from retrieval_core.text.claims import figures_in
 from retrieval_core.text.contradictions import find_contradiction
+from retrieval_core.text.figures import figures_in
 from retrieval_core.text.markers import Marker, markers_of, noted, plain, says_something
 from retrieval_core.text.matching import (
     FEW,
@@ -42,9 +42,9 @@ CITED = 0.4
 """The least part of a sentence, by the weight of its words, that a passage holds which it can be from.
 
 Halfway between the most that a passage held of a sentence from elsewhere (0.25) and the least of one of its own (0.57),
-for the 30 longer sentences that ``tests/attribution_cases.py`` has for choosing. Of the 30 for checking, all 17 that
-are from their passage are found there, none of the 6 with another figure, and none in the passages that they are not
-from.
+for the 30 longer sentences that ``tests/support/attribution_cases.py`` has for choosing. Of the 30 for checking, all 17
+that are from their passage are found there, none of the 6 with another figure, and none in the passages that they are
+not from.
 """
 AUTOMATIC = 0.65
 """The same where the sentence does not name the passage: nearer to its own words, since nobody else vouches for it.
@@ -212,8 +212,8 @@ class AttributionIndex:
         terms = tuple(dict.fromkeys(term for term in terms if _OTHER_WORD not in term))
         weights = [log(1 + self._count / max(1, self._counts[term])) for term in terms]
         total = sum(weights) or 1.0
-        figures = {(figure.values, figure.unit): figure for figure in figures_in(text)}
-        return Claim(terms, tuple(weight / total for weight in weights), tuple(figures.values()))
+        figures = dict.fromkeys(figures_in(text))
+        return Claim(terms, tuple(weight / total for weight in weights), tuple(figures))
 
 
 def _held_together(
