@@ -23,7 +23,6 @@ from retrieval_core.pipeline.stages.relevance import keep_relevant, relevance_of
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.pipeline.stages.rewrite import Rewriting, rewrite_while_poor
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
-from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +70,6 @@ class Stages:
         return min(0.95, self.shares[1])
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """One run, bound for each stage to the part of the deadline by which it has to be done, so that the next has time.
@@ -98,7 +96,6 @@ class Bounds:
         return Bounds(run, run, run, run, self.rewrite)
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Searched:
     """What one search found, before it is reranked.
@@ -142,7 +139,6 @@ class SearchOnce(Protocol):
         ...
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Round:
     """One search with the stages that follow it.

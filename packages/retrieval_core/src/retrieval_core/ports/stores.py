@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.escapes import valid_unicode
-from retrieval_core.types.fast_init import fast_init
 from retrieval_core.types.vectors import as_vectors, is_zero
 
 if TYPE_CHECKING:
@@ -162,7 +161,6 @@ class Change:
                     raise InvalidParameterError(_NO_DIRECTION.format(f"the vector {name!r} of chunk {chunk_id!r:.80}"))
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A search of one side: exactly one of ``vector`` and ``text`` is given.
@@ -197,7 +195,6 @@ class SearchRequest:
             object.__setattr__(self, "vector", vector)
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A chunk that one side found.
@@ -227,7 +224,6 @@ class ChunkRange:
         return cls(document_id, 0, 2**31 - 1)
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
     """Records to read by id; one request serves all hits of a query.
@@ -245,7 +241,6 @@ class FetchRequest:
     with_vectors: bool = False
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """The records of a :class:`FetchRequest` that exist, by id; chunks of ranges are among the chunks."""

@@ -17,7 +17,6 @@ from retrieval_core.errors import (
     StoreError,
     UnsupportedSearchError,
 )
-from retrieval_core.types.fast_init import fast_init
 
 T = TypeVar("T")
 
@@ -25,7 +24,6 @@ LONGEST_REASON = 2000
 """The most characters of an error that results and logs repeat: some errors quote a whole answer or document."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Ok(Generic[T]):
     """A call that worked."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.display import Display
 from retrieval_core.types.escapes import valid_unicode
-from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -262,7 +261,6 @@ class Section:
         object.__setattr__(self, "path", tuple(map(valid_unicode, self.path)))
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, repr=False)
 class Chunk(Display):
     """A piece of a document, the unit of search; ``Chunk("faq-1", "faq", "Refunds take five days.")`` is enough.

@@ -13,7 +13,6 @@ from retrieval_core.types.documents import (
     clean_texts,
     freeze,
 )
-from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +68,6 @@ class RewriteResult:
     relevance: float | None = None
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, repr=False)
 class Scores(Display):
     """The scores of a hit at each stage; ``None`` if the stage did not see it. Ranks count from 1.
@@ -125,7 +123,6 @@ class Origin:
     text: str
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, repr=False)
 class Hit(Display):
     """A result of a search: a chunk with its scores.
@@ -156,7 +153,6 @@ class Hit(Display):
         return self.chunk.id
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query inside the pipeline; lone surrogates in its texts become U+FFFD.
@@ -215,7 +211,6 @@ class FailedAttempt:
     error: str
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class StageRecord:
     """One run of a stage.
@@ -274,7 +269,6 @@ NOT_HERE = "Not in these documents, as far as the search can tell."
 """The note on a query that the documents probably don't answer."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Relevance:
     """Whether the hits of a query answer it: one judgement, which every interface reports and answers act on.
@@ -322,7 +316,6 @@ class Relevance:
         return " ".join(self.notes) or None
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, repr=False)
 class RetrievalResult(Display):
     """The result of a search.

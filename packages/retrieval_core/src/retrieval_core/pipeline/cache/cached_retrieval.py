@@ -21,7 +21,6 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.types import RetrievalResult, freeze
-from retrieval_core.types.fast_init import fast_init
 from retrieval_core.types.filters import chunk_fields
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ NAMING_SHARE = 0.2
 named for a result to be kept: what hangs then leaves time to answer without the cache."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class _Names:
     """What names a result.

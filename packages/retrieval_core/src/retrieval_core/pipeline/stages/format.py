@@ -10,7 +10,6 @@ from retrieval_core.config.templates import BLANK_LINE, DEFAULT_TEMPLATE, checke
 from retrieval_core.pipeline.stages.excerpts import shown_text
 from retrieval_core.types import format_citation
 from retrieval_core.types.escapes import escape_text
-from retrieval_core.types.fast_init import fast_init
 from retrieval_core.types.filters import chunk_fields, lookup
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ TEXT_OF_REVIEWS = "review_text"
 """The specification's name for a passage's text, which is no metadata: whoever reads a record or row takes it out."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class FormattedContext:
     """The text, how many hits are in it, and whether the length limit cut something off."""

@@ -25,7 +25,6 @@ from math import frexp, fsum, ldexp, sqrt
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.types import Scores
-from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -41,7 +40,6 @@ RRF_RANK_CONSTANT = 60
 """From Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet", SIGIR 2009."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """A chunk's place in the common order, before the chunk itself is read."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from retrieval_core.types.fast_init import fast_init
-
 if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.combine import VectorRule
     from retrieval_core.pipeline.stages.fuse import FusionMethod
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The settings of one query.

@@ -10,7 +10,6 @@ from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import Rewritten
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import RewriteResult
-from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from retrieval_core.types import Query
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Rewriting:
     """The best of all rounds, and how it came about.

@@ -14,7 +14,6 @@ from retrieval_core.pipeline.stages.sound import are, fetch, sound
 from retrieval_core.ports import Candidate, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, is_damage
 from retrieval_core.types import Chunk
-from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -31,7 +30,6 @@ BEFORE_WORDS = 0.75
 """How much of the time for searching embedding may use up where a search by words would stand in for it."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class SearchResults:
     """What the sides found; ``None`` for a side that was not asked, or failed.

@@ -13,7 +13,6 @@ from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.outcomes import Failed, is_damage
 from retrieval_core.types import Degradation, Hit
-from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk, Vector
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Selected:
     """The hits, and what could not be done for them."""

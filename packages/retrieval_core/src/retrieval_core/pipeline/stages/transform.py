@@ -11,7 +11,6 @@ from retrieval_core.pipeline.stages.search import are_candidates, is_finite
 from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import BOTH_SIDES, Linked, QueryContext, Transformed, Variant
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.types.fast_init import fast_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +27,6 @@ HEAVIEST = 1000.0
 """The most that a weight may be: far beyond it, sums of scores would not be numbers."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class SearchedQuestion:
     """A question as it is searched for.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.adapters.stores.local import Match, best
+from retrieval_core.adapters.stores.local import Match
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -42,7 +42,8 @@ def matches_of(connection: Connection, numbers: NDArray[np.int64], scores: Score
     names = connection.execute(
         "SELECT number, id FROM chunks WHERE number IN (SELECT value FROM json_each(?))", (json.dumps(list(score_of)),)
     )
-    return best((Match(number, name, score_of[number]) for number, name in names), limit)
+    ordered = sorted([(-score_of[number], name, number) for number, name in names])[:limit]
+    return [Match(number, name, -negated) for negated, name, number in ordered]
 
 
 def _nth(scores: Scores, place: int) -> np.floating:

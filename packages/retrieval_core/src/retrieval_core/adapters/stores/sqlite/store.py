@@ -347,4 +347,4 @@ class _Session(Connections):
 
 def _candidates(connection: Connection, found: Sequence[Match], *, with_vectors: bool) -> tuple[Candidate, ...]:
     vectors = read.vectors_of(connection, (item.number for item in found)) if with_vectors else {}
-    return tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.number)) for item in found)
+    return tuple([Candidate(item.chunk_id, item.score, vector=vectors.get(item.number)) for item in found])
