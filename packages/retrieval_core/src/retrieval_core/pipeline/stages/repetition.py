@@ -61,14 +61,14 @@ def without_repetition(items: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[R
         within: dict[str, None] = {}
         for quote in item.quotes:
             repeated = _overlapping(quote, said)
-            if quote.span is not None and any(_contradicts(quote.text, quote.span, other) for other in repeated):
+            if not all(_has_text_of(quote, other) for other in repeated):
                 quotes.append(Quote(quote.text))
             else:
                 within |= dict.fromkeys(other.id for other in repeated)
                 quotes += _unsaid(quote, repeated)
         if item.role != "primary":
             for stretch in withheld.get(item.chunk.document_id, ()):
-                cut = [part for quote in quotes for part in _without(quote, stretch)]
+                cut = [part for quote in quotes for part in _unsaid(quote, _overlapping(quote, (stretch,)))]
                 within |= {} if cut == quotes else {stretch.id: None}
                 quotes = cut
         if quotes:
@@ -94,13 +94,6 @@ def _withheld(items: Iterable[Item]) -> dict[str, list[_Taken]]:
     return stretches
 
 
-def _without(quote: Quote, stretch: _Taken) -> Iterable[Quote]:
-    repeated = _overlapping(quote, (stretch,))
-    if quote.span is None or any(_contradicts(quote.text, quote.span, other) for other in repeated):
-        return (quote,)
-    return _unsaid(quote, repeated)
-
-
 def _overlapping(quote: Quote, said: Sequence[_Taken]) -> Sequence[_Taken]:
     """Return which of some stretches that stand in order, and do not overlap, share text with a quote."""
     if quote.span is None:
@@ -109,9 +102,11 @@ def _overlapping(quote: Quote, said: Sequence[_Taken]) -> Sequence[_Taken]:
     return said[first : bisect_left(said, quote.span.end, lo=first, key=lambda other: other.start)]
 
 
-def _contradicts(text: str, span: Span, other: _Taken) -> bool:
-    start, end = max(span.start, other.start), min(span.end, other.end)
-    return text[start - span.start : end - span.start] != other.text[start - other.start : end - other.start]
+def _has_text_of(quote: Quote, other: _Taken) -> bool:
+    """Return whether a quote has the same text where it overlaps: spans of chunks may count from each page's start."""
+    begin = 0 if quote.span is None else quote.span.start
+    start, end = max(begin, other.start), min(begin + len(quote.text), other.end)
+    return quote.text[start - begin : end - begin] == other.text[start - other.start : end - other.start]
 
 
 def _unsaid(quote: Quote, repeated: Sequence[_Taken]) -> Iterable[Quote]:
