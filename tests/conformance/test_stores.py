@@ -75,11 +75,11 @@ class TestLocalQdrantStore(CataloguedStoreConformance):
 
 class TestSqliteStoreWithNgrams(LexicalSearchTests, HostileInputTests):
     async def open_store(self, folder: Path) -> CataloguedStore:
-        analyzer = Analyzer("german", stop_words=["the"], word_ngrams=2, character_ngrams=3)
+        analyzer = Analyzer(stop_words=["the"], word_ngrams=2)
         return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, analyzer=analyzer)
 
 
 class TestMemoryStoreWithNgrams(HostileInputTests):
     async def open_store(self, folder: Path) -> CataloguedStore:
-        analyzer = Analyzer("none", stop_words=[], word_ngrams=3, character_ngrams=2)
+        analyzer = Analyzer("none", stop_words=[], word_ngrams=3)
         return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION, analyzer=analyzer)

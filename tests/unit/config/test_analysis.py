@@ -52,10 +52,9 @@ def test_settings_reach_the_analysis() -> None:
             "analysis.language": "porter",
             "analysis.stop_words": [],
             "analysis.word_ngrams": 2,
-            "analysis.character_ngrams": 4,
         }
     )
-    expected = "unicode-snowball-porter-1 stop_words=none word_ngrams=2 character_ngrams=4"
+    expected = "unicode-snowball-porter-1 stop_words=none word_ngrams=2"
     assert build_analyzer(config.analysis).id == expected
 
 
@@ -64,8 +63,6 @@ def test_settings_reach_the_analysis() -> None:
     [
         ({"word_ngrams": 0}, "word_ngrams"),
         ({"word_ngrams": 5}, "word_ngrams"),
-        ({"character_ngrams": 1}, "in every text"),
-        ({"character_ngrams": 9}, "character_ngrams"),
         ({"language": "DE"}, "language"),
     ],
 )
@@ -79,13 +76,6 @@ def test_an_unknown_language_is_told_when_the_analysis_is_made() -> None:
         build_analyzer(AnalysisConfig(language="klingon"))
 
 
-def test_parts_find_slips_and_words_in_compounds(tmp_path: Path) -> None:
-    """Which whole words do not."""
-    for question, name in (("accommodation", "b"), ("dampfschiff", "a")):
-        assert found(tmp_path / "plain.db", question) == []
-        assert found(tmp_path / "parts.db", question, character_ngrams=3)[0] == name
-
-
 def test_neighbours_count_more_than_words_apart(tmp_path: Path) -> None:
     """As one word each they tie but for the length; as a pair they do not."""
     assert found(tmp_path / "plain.db", "new york") == ["c", "b"]
@@ -95,8 +85,8 @@ def test_neighbours_count_more_than_words_apart(tmp_path: Path) -> None:
 def test_an_index_is_opened_with_its_own_analysis(tmp_path: Path) -> None:
     """The error names the settings; with them it opens."""
     path = tmp_path / "index.db"
-    settings: dict[str, Any] = {"language": "german", "stop_words": ["im"], "character_ngrams": 3}
+    settings: dict[str, Any] = {"language": "german", "stop_words": ["im"], "word_ngrams": 2}
     assert found(path, "Sommer", **settings) == ["a"]
-    with pytest.raises(IndexFormatError, match=r'analysis\.language = "german".*stop_words to the list.*ngrams = 3'):
+    with pytest.raises(IndexFormatError, match=r'analysis\.language = "german".*stop_words to the list.*ngrams = 2'):
         found(path, "Sommer")
     assert found(path, "sommers", **settings) == ["a"]

@@ -16,7 +16,6 @@ from retrieval_core.errors import InvalidParameterError, MissingExtraError
 from retrieval_core.text.analysis import STOP_WORDS, Analyzer, settings_to_change
 from retrieval_core.text.analysis.identity import id_of
 from retrieval_core.text.analysis.stop_words import LISTED
-from retrieval_core.types import Span
 from support.examples import times
 
 LANGUAGES: list[str] = [*Stemmer.algorithms(), "none"]  # pyright: ignore[reportUnknownMemberType]
@@ -35,7 +34,6 @@ def analyzers() -> st.SearchStrategy[Analyzer]:
         language=st.sampled_from(LANGUAGES),
         stop_words=st.sampled_from([[], ["the", "über", "c'est"]]),
         word_ngrams=st.integers(1, 4),
-        character_ngrams=st.sampled_from([0, 2, 3, 5]),
     )
 
 
@@ -133,28 +131,6 @@ def test_neighbouring_words() -> None:
     assert marked == ["New York", "new\nYork", "New-York"]
 
 
-def test_parts_of_words() -> None:
-    """Parts are of letters and digits alone, marked as parts, and of no script written without spaces."""
-    parts = Analyzer(character_ngrams=3)
-    assert parts.terms("Cats") == ["cat", "_cat", "_ats"]
-    assert parts.terms("a-bc")[-1] == "_abc"
-    assert parts.terms("ab 北京大学")[1:] == Analyzer().terms("北京大学")
-    assert parts.query_terms("the cats ran") == ["cat", "ran", "_cat", "_ats", "_ran"]
-    assert parts.query_terms("the") == ["the", "_the"]
-    assert "_ﬁn" not in parts.terms("ﬁnd")
-    assert "_fin" in parts.terms("ﬁnd")
-
-
-def test_parts_highlight_what_is_alike() -> None:
-    """Where a word shares at least half the parts of a question's word, these are marked, and no others."""
-    parts = Analyzer(character_ngrams=3)
-    text = "Die Donaudampfschifffahrt, a colour, the nation"
-    assert [text[s.start : s.end] for s in parts.highlight_spans("dampf", text)] == ["dampf"]
-    assert [text[s.start : s.end] for s in parts.highlight_spans("color", text)] == ["colo"]
-    assert parts.highlight_spans("notional", "rational") == (Span(2, 8),)
-    assert parts.highlight_spans("international", "notion") == ()
-
-
 def test_own_stop_words() -> None:
     """Case and accents do not matter, and an entry with an apostrophe is its parts."""
     own = Analyzer(stop_words=["Über", "c'est"])
@@ -189,39 +165,34 @@ def test_a_missing_extra_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_id_describes_the_settings() -> None:
     """The default's is as it always was; others say what differs from it."""
     assert Analyzer().id == "unicode-snowball-english-1"
-    assert Analyzer("none", stop_words=[], word_ngrams=2, character_ngrams=3).id == (
-        "unicode-snowball-none-1 stop_words=none word_ngrams=2 character_ngrams=3"
-    )
-    assert id_of("english", None, 1, 0, "2.0.1") == "unicode-snowball2-english-1"  # which stems some words otherwise
+    assert Analyzer("none", stop_words=[], word_ngrams=2).id == "unicode-snowball-none-1 stop_words=none word_ngrams=2"
+    assert id_of("english", None, 1, "2.0.1") == "unicode-snowball2-english-1"  # which stems some words otherwise
     assert settings_to_change("unicode-snowball2-english-1", "unicode-snowball-german-1") == ()
     assert settings_to_change("unicode-snowball2-english-1", "unicode-snowball2-german-1") != ()
-    assert id_of("none", None, 1, 0, "2.0.1") == "unicode-snowball-none-1"
+    assert id_of("none", None, 1, "2.0.1") == "unicode-snowball-none-1"
     one, other = Analyzer(stop_words=["a", "Él"]), Analyzer(stop_words=["el", "A", "a"])
     assert one.id == other.id != Analyzer(stop_words=["a"]).id
     everything = [
-        Analyzer(language, stop_words=words, word_ngrams=size, character_ngrams=length).id
+        Analyzer(language, stop_words=words, word_ngrams=size).id
         for language in ("english", "porter")
         for words in (None, [], ["a"])
         for size in (1, 2)
-        for length in (0, 3)
     ]
     assert len(set(everything)) == len(everything)
 
 
 def test_what_to_set_to_get_there() -> None:
     """Only the settings that differ are named, in the terms of the configuration."""
-    default, other = Analyzer(), Analyzer("porter", stop_words=[], word_ngrams=2, character_ngrams=3)
+    default, other = Analyzer(), Analyzer("porter", stop_words=[], word_ngrams=2)
     assert settings_to_change(default.id, other.id) == (
         'analysis.language = "porter"',
         "analysis.stop_words = []",
         "analysis.word_ngrams = 2",
-        "analysis.character_ngrams = 3",
     )
     assert settings_to_change(other.id, default.id) == (
         'analysis.language = "english"',
         "analysis.stop_words unset",
         "analysis.word_ngrams = 1",
-        "analysis.character_ngrams = 0",
     )
     (line,) = settings_to_change(default.id, Analyzer(stop_words=["a"]).id)
     assert line.startswith("analysis.stop_words to the list of digest ")
@@ -235,9 +206,6 @@ def test_what_to_set_to_get_there() -> None:
         {"stop_words": "the"},
         {"word_ngrams": 0},
         {"word_ngrams": 5},
-        {"character_ngrams": 1},
-        {"character_ngrams": 9},
-        {"character_ngrams": -3},
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:

@@ -225,16 +225,6 @@ class AnalysisConfig(Settings):
     """Words that queries drop, unless they contain no others. Default: those of the language; ``[]`` for none."""
     word_ngrams: int = Field(default=1, ge=1, le=4)
     """Maximum number of adjacent words that also form a term."""
-    character_ngrams: int = Field(default=0, ge=0, le=8)
-    """Length, from 2, of parts of words that are also terms. 0 means none."""
-
-    @field_validator("character_ngrams")
-    @classmethod
-    def _parts_are_shorter_than_words(cls, value: int) -> int:
-        if value == 1:
-            msg = "parts of one character are in every text; use 0 for none, or 2 to 8"
-            raise ValueError(msg)
-        return value
 
 
 class VectorsConfig(Settings):

@@ -262,5 +262,5 @@ def _pieces(text: str, span: Span) -> Iterator[Span]:
 
 
 def content_words(terms: Iterable[str]) -> Iterator[str]:
-    """Leave out parts of words, and numbers, which are compared as figures."""
-    return (term for term in terms if not term.startswith("_") and not term.isdecimal())
+    """Leave out numbers, which are compared as figures."""
+    return (term for term in terms if not term.isdecimal())

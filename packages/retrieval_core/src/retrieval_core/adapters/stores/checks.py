@@ -73,14 +73,15 @@ class Identity:
     def check_manifest(self, manifest: Manifest) -> None:
         """Refuse an index that was built with another embedder or analysis.
 
-        One without vectors may be opened with any embedder: searching by words and reading need none.
+        One without vectors may be opened with any embedder: searching by words and reading need none. One with
+        character n-grams, which older versions of this library made on request, may be read: it has all words too.
 
         Raises:
             EmbedderMismatchError: The index was built with another embedder.
             DimensionMismatchError: Its vectors have another dimension.
             IndexFormatError: Its words went through another analysis, or it has other named vectors.
         """
-        if manifest.analyzer != self.analyzer:
+        if not self._finds_words_of(manifest):
             from retrieval_core.text.analysis import settings_to_change  # noqa: PLC0415 - the stemmer takes a moment
 
             lines = settings_to_change(self.analyzer, manifest.analyzer)
@@ -103,15 +104,29 @@ class Identity:
             )
             raise IndexFormatError(msg)
 
-    def check_vectors(self, change: Change, manifest: Manifest) -> None:
-        """Refuse a change whose vectors do not fit the index.
+    def _finds_words_of(self, manifest: Manifest) -> bool:
+        if manifest.analyzer == self.analyzer:
+            return True
+        from retrieval_core.text.analysis import without_character_ngrams  # noqa: PLC0415 - the stemmer takes a moment
+
+        return without_character_ngrams(manifest.analyzer) == self.analyzer
+
+    def check_change(self, change: Change, manifest: Manifest) -> None:
+        """Refuse a change that does not fit the index.
 
         Raises:
+            IndexFormatError: The index has character n-grams, which new chunks would lack.
             EmbedderMismatchError: The index has vectors and the store was opened without an embedder.
             DimensionMismatchError: The vectors have another dimension than the index.
             InvalidParameterError: Vectors are missing, superfluous or not one for each chunk; or the index
                 does not know the name of a named one, or it belongs to no chunk of the change.
         """
+        if change.chunks and manifest.analyzer != self.analyzer:
+            msg = (
+                f"{self.location} was built with character n-grams, which retrieval-core no longer makes. "
+                "You can search it as it is. To add to it, build it anew without analysis.character_ngrams."
+            )
+            raise IndexFormatError(msg)
         self._check_passage_vectors(change, manifest)
         self._check_named_vectors(change, manifest)
 

@@ -122,7 +122,7 @@ class MemoryStore:
         with self._lock:
             contents = self._open()
             manifest = contents.manifest or self._identity.manifest()
-            self._identity.check_vectors(change, manifest)
+            self._identity.check_change(change, manifest)
             entries = list(self._entries(change))
             contents.manifest = manifest
             contents.note_write()
@@ -144,7 +144,7 @@ class MemoryStore:
         check_change(change)
         with self._lock:
             contents = self._open()
-            self._identity.check_vectors(change, contents.manifest or self._identity.manifest())
+            self._identity.check_change(change, contents.manifest or self._identity.manifest())
             waiting = {entry.chunk.id: entry.chunk.indexed_text for entry in contents.unembedded()}
             entries = [
                 entry

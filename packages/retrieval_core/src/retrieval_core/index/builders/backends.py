@@ -164,7 +164,6 @@ def build_analyzer(config: AnalysisConfig) -> Analyzer:
             config.language,
             stop_words=config.stop_words,
             word_ngrams=config.word_ngrams,
-            character_ngrams=config.character_ngrams,
         )
     except InvalidParameterError as error:
         msg = f"analysis: {error}"
@@ -173,7 +172,7 @@ def build_analyzer(config: AnalysisConfig) -> Analyzer:
 
 def build_word_analyzer(config: AnalysisConfig) -> Analyzer:
     """Return what turns text into the terms of single words, in the configured language; see :func:`build_analyzer`."""
-    return build_analyzer(config.model_copy(update={"word_ngrams": 1, "character_ngrams": 0}))
+    return build_analyzer(config.model_copy(update={"word_ngrams": 1}))
 
 
 def named_fields(config: VectorsConfig, embedder: Embedder | None) -> Mapping[str, str]:

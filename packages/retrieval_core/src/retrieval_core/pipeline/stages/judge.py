@@ -231,7 +231,7 @@ def content_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
     """Return the terms of the query's single words, without stop words; none if there are only these."""
     # A full stop between words keeps neighbours from becoming terms of several words, which would count words twice.
     terms = analyzer.query_terms(" . ".join((*query.split(), _PROBE)))
-    return frozenset(term for term in terms if not term.startswith("_")) - {*analyzer.query_terms(_PROBE)}
+    return frozenset(terms) - {*analyzer.query_terms(_PROBE)}
 
 
 def curve_for(signals: Signals) -> Curve | None:

@@ -11,15 +11,23 @@ The same analysis serves indexing, searching and highlighting, and covers all la
 - Scripts written without spaces, and Hangul, become overlapping pairs of characters; single Han characters are kept
   too, so that a question of one character finds its words.
 - Everything is indexed. A question drops stop words, unless it has nothing else.
-- On request, neighbouring words are terms too (``new_york``), and parts of words (``_yor``).
+- On request, neighbouring words are terms too (``new_york``).
 
 Measured against plain stemmed words, nDCG@10 of BM25: SciFact .699 (.686), financial questions .204 (.192), shopping
 queries .710 (.705), Cranfield .359 (.362).
 """
 
 from retrieval_core.text.analysis.analyzer import Analyzer
-from retrieval_core.text.analysis.identity import settings_to_change
+from retrieval_core.text.analysis.identity import settings_to_change, without_character_ngrams
 from retrieval_core.text.analysis.stop_words import STOP_WORDS
 from retrieval_core.text.analysis.words import BY_CHARACTER, UNSPACED, fold
 
-__all__ = ["BY_CHARACTER", "STOP_WORDS", "UNSPACED", "Analyzer", "fold", "settings_to_change"]
+__all__ = [
+    "BY_CHARACTER",
+    "STOP_WORDS",
+    "UNSPACED",
+    "Analyzer",
+    "fold",
+    "settings_to_change",
+    "without_character_ngrams",
+]

@@ -19,8 +19,6 @@ from retrieval_core.text.analysis.words import (
     PARTS,
     UNHYPHENATED,
     fold,
-    is_spaced,
-    letters,
     lowered,
     patterns,
     words_of,
@@ -34,19 +32,14 @@ NO_STEMMING = "none"
 """The language of texts whose words are taken as they are."""
 MOST_WORDS = 4
 """The longest run of neighbouring words that can be one term."""
-PART_LENGTHS = range(2, 9)
-"""How long parts of words may be."""
 MOST_NEIGHBOURS = 128
 """Words of a question that are looked at for compounds, from its beginning."""
 LONGEST_TERM = 255
-"""A term is cut after this many characters; no parts are made of what follows."""
+"""A term is cut after this many characters."""
 MOST_PARTS = 8
 """A word of more parts is a checksum or the like; its parts would find only each other."""
 CACHED_WORDS = 100_000
 """How many words an analyser remembers the terms of, about 30 MB when full."""
-PART = "_"
-"""Begins the terms that are parts of words, so that ``cat`` is not found in ``catalogue`` as if it were a word of it.
-No other term begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +82,12 @@ class WordTerm:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What is remembered of a word: its terms for each purpose, and its parts."""
+    """What is remembered of a word: its terms for each purpose."""
 
     pieces: tuple[WordTerm, ...]
     indexed: tuple[str, ...]
     searched: tuple[str, ...]
     content: tuple[str, ...]
-    parts: tuple[str, ...]
 
 
 _INDEXED: Callable[[_Word], tuple[str, ...]] = attrgetter("indexed")
@@ -130,8 +122,6 @@ class Analyzer:
             means those of the language: built in for English, from the extra ``languages`` for :data:`LISTED`, and
             none for others.
         word_ngrams: Up to so many neighbouring words, with only white space between, are one term too; 1 to 4.
-        character_ngrams: Length of the parts of words that are terms too, 2 to 8; 0 for none. They find words with a
-            slip of the pen, and words inside compounds.
 
     Raises:
         InvalidParameterError: The language is unknown, or a number out of its range.
@@ -144,14 +134,12 @@ class Analyzer:
         *,
         stop_words: Collection[str] | None = None,
         word_ngrams: int = 1,
-        character_ngrams: int = 0,
     ) -> None:
-        _check_settings(language, stop_words, word_ngrams, character_ngrams)
+        _check_settings(language, stop_words, word_ngrams)
         own = None if stop_words is None else folded_words(stop_words)
-        self._id = id_of(language, own, word_ngrams, character_ngrams, _stemmer_version())
+        self._id = id_of(language, own, word_ngrams, _stemmer_version())
         self._stop_words = stop_words_of(language) if own is None else own
         self._most_words = word_ngrams
-        self._part_length = character_ngrams
         self._stemmer = None if language == NO_STEMMING else _stemmer(language)
         self._sees_accents = language not in {"english", "porter", NO_STEMMING}
         self._lock = Lock()  # a stemmer keeps state while it works
@@ -175,7 +163,7 @@ class Analyzer:
     def query_terms(self, text: str) -> list[str]:
         """Return the terms to search for, repeated as often as they occur: without stop words if there are others.
 
-        Words come first, then terms of several words, which neither begin nor end with a stop word, then parts.
+        Words come first, then terms of several words, which neither begin nor end with a stop word.
         """
         words = self._split(text)
         terms = [term for word in words for term in word.content]
@@ -184,8 +172,6 @@ class Analyzer:
             terms = [term for word in words for term in word.searched]
         if self._most_words > 1:
             terms += [run.text for run, is_content in self._runs(text) if everything or is_content]
-        if self._part_length:
-            terms += [part for word in words if everything or word.content for part in word.parts]
         return terms
 
     def open_compounds(self, text: str) -> Iterator[OpenCompound]:
@@ -210,20 +196,15 @@ class Analyzer:
         """Yield the terms that a text is indexed by, with the characters that each was made from."""
         for match in patterns().word.finditer(text):
             offset = match.start()
-            for piece in (*self._words[match.group()].pieces, *self._parts(match.group())):
+            for piece in self._words[match.group()].pieces:
                 yield Term(piece.term, Span(offset + piece.start, offset + piece.end))
         if self._most_words > 1:
             yield from (run for run, _ in self._runs(text))
 
     def highlight_spans(self, query: str, text: str) -> tuple[Span, ...]:
-        """Return where a text holds what a question asks for, in order, without overlaps.
-
-        With ``character_ngrams``, a word that has at least half the parts of a word of the question is marked at these.
-        """
+        """Return where a text holds what a question asks for, in order, without overlaps."""
         wanted = {*self.query_terms(query), *(compound.joined for compound in self.open_compounds(query))}
-        found = [term.span for term in self.spans(text) if term.text in wanted and not term.text.startswith(PART)]
-        if self._part_length:
-            found += self._alike(query, text)
+        found = [term.span for term in self.spans(text) if term.text in wanted]
         merged: list[Span] = []
         for span in sorted(found, key=lambda span: (span.start, span.end)):
             if merged and span.start <= merged[-1].end:
@@ -231,17 +212,6 @@ class Analyzer:
             else:
                 merged.append(span)
         return tuple(merged)
-
-    def _alike(self, query: str, text: str) -> Iterator[Span]:
-        words = self._split(query)
-        asked = [frozenset(word.parts) for word in words if word.content and word.parts]
-        asked = asked or [frozenset(word.parts) for word in words if word.parts]
-        for match in patterns().word.finditer(text):
-            has = frozenset(self._words[match.group()].parts)
-            shared = frozenset[str]().union(*(parts & has for parts in asked if 2 * len(parts & has) >= len(parts)))
-            for piece in self._parts(match.group()) if shared else ():
-                if piece.term in shared:
-                    yield Span(match.start() + piece.start, match.start() + piece.end)
 
     def _runs(self, text: str) -> Iterator[tuple[Term, bool]]:
         """Yield neighbouring words of one term each as one term, and whether no stop word begins or ends it."""
@@ -262,28 +232,17 @@ class Analyzer:
                 is_content = not words[0][0].is_stop_word and not words[-1][0].is_stop_word
                 yield Term(name, Span(words[0][1], end)), is_content
 
-    def _parts(self, word: str) -> Iterator[WordTerm]:
-        """Yield the parts of a word that are terms too; scripts written without spaces are in pairs already."""
-        if not self._part_length or not is_spaced(word):
-            return
-        found = list(letters(word[:LONGEST_TERM]))
-        for first in range(len(found) - self._part_length + 1):
-            part = found[first : first + self._part_length]
-            yield WordTerm(PART + "".join(letter for letter, _, _ in part), part[0][1], part[-1][2])
-
     def _split(self, text: str) -> list[_Word]:
         return list(map(self._words.__getitem__, words_of(text)))
 
     def _analyze(self, word: str) -> _Word:
         pieces = tuple(self._pieces(word))
-        parts = tuple(self._parts(word))
         searched = [piece for piece in pieces if not piece.indexed_only]
         return _Word(
             pieces,
-            indexed=tuple(piece.term for piece in (*pieces, *parts)),
+            indexed=tuple(piece.term for piece in pieces),
             searched=tuple(piece.term for piece in searched),
             content=tuple(piece.term for piece in searched if not piece.is_stop_word),
-            parts=tuple(part.term for part in parts),
         )
 
     def _pieces(self, word: str) -> Iterator[WordTerm]:
@@ -344,7 +303,7 @@ def _pairs(text: str, offset: int) -> Iterator[WordTerm]:
         yield WordTerm(fold(text[start:end]), offset + start, offset + end)
 
 
-def _check_settings(language: str, stop_words: Iterable[str] | None, word_ngrams: int, character_ngrams: int) -> None:
+def _check_settings(language: str, stop_words: Iterable[str] | None, word_ngrams: int) -> None:
     known = {NO_STEMMING, *cast("list[str]", Stemmer.algorithms())}  # pyright: ignore[reportUnknownMemberType]
     if language not in known:
         msg = f"language must be one of {', '.join(sorted(known))}, got {language!r:.80}"
@@ -354,9 +313,6 @@ def _check_settings(language: str, stop_words: Iterable[str] | None, word_ngrams
         raise InvalidParameterError(msg)
     if not 1 <= word_ngrams <= MOST_WORDS:
         msg = f"word_ngrams must be from 1 to {MOST_WORDS}, got {word_ngrams}"
-        raise InvalidParameterError(msg)
-    if character_ngrams != 0 and character_ngrams not in PART_LENGTHS:
-        msg = f"character_ngrams must be 0 or from {PART_LENGTHS[0]} to {PART_LENGTHS[-1]}, got {character_ngrams}"
         raise InvalidParameterError(msg)
 
 

@@ -11,13 +11,11 @@ if TYPE_CHECKING:
 
 _ID = re.compile(
     r"unicode-snowball(?P<stemmer>2?)-(?P<language>[a-z_]+)-1(?: stop_words=(?P<stop_words>none|[0-9a-f]{16}))?"
-    r"(?: word_ngrams=(?P<word_ngrams>[0-9]+))?(?: character_ngrams=(?P<character_ngrams>[0-9]+))?"
+    r"(?: word_ngrams=(?P<word_ngrams>[0-9]+))?(?P<character_ngrams> character_ngrams=[0-9]+)?"
 )
 
 
-def id_of(
-    language: str, stop_words: Collection[str] | None, word_ngrams: int, character_ngrams: int, stemmer: str
-) -> str:
+def id_of(language: str, stop_words: Collection[str] | None, word_ngrams: int, stemmer: str) -> str:
     """Return the id of an analysis: what is not said is as by default.
 
     Args:
@@ -31,9 +29,16 @@ def id_of(
         parts.append(f"stop_words={digest if stop_words else 'none'}")
     if word_ngrams != 1:
         parts.append(f"word_ngrams={word_ngrams}")
-    if character_ngrams != 0:
-        parts.append(f"character_ngrams={character_ngrams}")
     return " ".join(parts)
+
+
+def without_character_ngrams(analysis: str) -> str:
+    """Return the id of an analysis of an older version of this library, less the parts of words that it indexed too.
+
+    Its index contains all terms of the analysis of the returned id; nobody searches for the parts.
+    """
+    found = _ID.fullmatch(analysis)
+    return analysis.removesuffix(found["character_ngrams"] or "") if found else analysis
 
 
 def settings_to_change(given: str, wanted: str) -> tuple[str, ...]:
@@ -50,7 +55,6 @@ def settings_to_change(given: str, wanted: str) -> tuple[str, ...]:
         "language": f'analysis.language = "{then["language"]}"',
         "stop_words": _stop_words(then["stop_words"]),
         "word_ngrams": f"analysis.word_ngrams = {then['word_ngrams'] or 1}",
-        "character_ngrams": f"analysis.character_ngrams = {then['character_ngrams'] or 0}",
     }
     return tuple(line for name, line in lines.items() if now[name] != then[name])
 

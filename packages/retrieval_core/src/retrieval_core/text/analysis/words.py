@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 from unicodedata import category, combining, normalize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _HYPHENS = "\\-\u2010\u2011"
 _IGNORABLE = "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner: inside words, but no part of them
@@ -24,7 +20,6 @@ UNSPACED = (
 BY_CHARACTER = UNSPACED + "\uac00-\ud7a3\u1100-\u11ff"  # Hangul has spaces, and endings on its words
 """Characters that are compared one by one or in pairs, since their words are not known."""
 IS_HAN = re.compile(f"[{_HAN}]")
-_HAS_UNSPACED = re.compile(f"[{BY_CHARACTER}]")
 UNHYPHENATED = re.compile(f"[^{_HYPHENS}]+")
 _LOOSE_HYPHENS = re.compile(r"-(?:-+|(?!\w)|(?<!\w-))", re.ASCII)
 _BLANKED = {point: " " for point in range(128) if not re.match(r"[\w-]", chr(point))}
@@ -79,22 +74,6 @@ def lowered(text: str) -> str:
         return text.lower()
     letters = (character for character in normalize("NFKC", text) if character not in _IGNORABLE)
     return normalize("NFC", "".join(letters).casefold())
-
-
-def letters(word: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the letters and digits of a folded word, each with where the character that it comes from begins and ends.
-
-    A character may give several: ``ﬁ`` is ``f`` and ``i``. Hyphens and underscores give none.
-    """
-    for match in patterns().character.finditer(word):
-        for letter in fold(match.group()):
-            if letter.isalnum() or category(letter) in {"Mn", "Mc"}:
-                yield letter, match.start(), match.end()
-
-
-def is_spaced(word: str) -> bool:
-    """Whether a word has nothing of a script that is written without spaces."""
-    return _HAS_UNSPACED.search(word) is None
 
 
 def _is_accent(character: str) -> bool:

@@ -158,7 +158,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
 
     async def _apply(self, change: Change) -> None:
         def work(view: View, table: Any) -> tuple[None, int]:
-            self._identity.check_vectors(change, self._checked_manifest(view))
+            self._identity.check_change(change, self._checked_manifest(view))
             return None, write.apply_change(view, table, change, self._analyzer)
 
         await self._current().write(work)

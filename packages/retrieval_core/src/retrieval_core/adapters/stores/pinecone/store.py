@@ -176,7 +176,7 @@ class PineconeStore(LoadsPackage):
         check_change(change)
         if self._identity.embedder_id is None:
             raise EmbedderMismatchError("another program", None, self._identity.location)
-        self._identity.check_vectors(change, self._identity.manifest())
+        self._identity.check_change(change, self._identity.manifest())
         self._catalog.check(change, self._identity.location)
         records = await asyncio.to_thread(self._records, change)
         dimension = await self._reader.dimension()

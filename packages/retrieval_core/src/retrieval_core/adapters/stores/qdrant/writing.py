@@ -46,7 +46,7 @@ class CollectionWriter:
     async def write(self, change: Change) -> None:
         """Apply a change; nothing is written where it raises :class:`InvalidParameterError`."""
         former = await self._collection.state_or_new()
-        self._identity.check_vectors(change, former.manifest)
+        self._identity.check_change(change, former.manifest)
         state = former.next()
         chunks, records, sources = await asyncio.to_thread(self._points, change, state)
         await self._collection.prepare(former)

@@ -172,7 +172,7 @@ class Connections:
         """Run a function in a write transaction, which is on the disk when this returns.
 
         Args:
-            prepare: Makes the tables where there are none, or converts them where they are of an older format.
+            prepare: Makes the tables if there are none, and converts what an older version of this library wrote.
 
         Raises:
             IndexBusyError: Another process wrote for longer than this one waits.
@@ -227,8 +227,7 @@ class Connections:
             _when_free(connection, "PRAGMA journal_mode = WAL", deadline, call)
         _when_free(connection, "BEGIN IMMEDIATE", deadline, call)
         try:
-            if read_format(connection, self._path) != FORMAT:
-                prepare(connection)
+            prepare(connection)
             result = function(connection)
             call.check()  # a caller who left while this waited for its turn does not expect the change any more
             connection.execute("COMMIT")

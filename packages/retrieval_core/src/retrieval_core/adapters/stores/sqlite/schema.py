@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from retrieval_core.text.analysis import Analyzer
 
     Preparation: TypeAlias = Callable[[Connection], None]
-    """Makes the tables of a new index, or brings those of an older format to the present one."""
+    """Makes the tables of a new index, and converts what an older version of this library wrote."""
 
 APPLICATION_ID = 0x52455452
 """Marks the file as ours, in SQLite's header field for that purpose."""

@@ -109,7 +109,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         def work(connection: Connection) -> int:
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
-            self._identity.check_vectors(change, self._checked_manifest(connection))
+            self._identity.check_change(change, self._checked_manifest(connection))
             return write.add_vectors(connection, change)
 
         return await self._current().write(work, self._prepare) if await self._exists() else 0
@@ -225,7 +225,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
             manifest = self._checked_manifest(connection)
-            self._identity.check_vectors(change, manifest)
+            self._identity.check_change(change, manifest)
             write.apply_change(connection, change, self._analyzer, manifest.vectors)
 
         await self._current().write(work, self._prepare)
@@ -269,12 +269,19 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
 
 def _prepared(identity: Identity, analyzer: Analyzer, path: Path, connection: Connection) -> None:
-    """Make the tables of a new index, or bring those of an older format to the present one."""
-    if schema.read_format(connection, path):
-        identity.check_manifest(read.read_manifest(connection))
-        schema.convert_tables(connection, analyzer)
-    else:
+    """Make the tables of a new index, and convert what an older version of this library wrote."""
+    version = schema.read_format(connection, path)
+    if not version:
         schema.create_tables(connection, identity.manifest())
+        return
+    manifest = read.read_manifest(connection)
+    identity.check_manifest(manifest)
+    if version != schema.FORMAT:
+        schema.convert_tables(connection, analyzer)
+    if manifest.analyzer != analyzer.id:
+        from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
+
+        write.analyze_again(connection, analyzer)
 
 
 ADAPTER = Adapter(

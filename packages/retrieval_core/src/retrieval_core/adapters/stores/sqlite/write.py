@@ -15,6 +15,7 @@ from retrieval_core.adapters.stores.sqlite.postings import (
     has_small_segments,
     merge_segments,
     merge_small_segments,
+    rebuild_postings,
 )
 from retrieval_core.adapters.stores.sqlite.read import numbers_of
 
@@ -109,6 +110,15 @@ def repair(connection: Connection, analyzer: Analyzer, *, has_vectors: bool, vec
 
     damage.repair(connection, analyzer, has_vectors=has_vectors, remove=remove)
     merge_segments(connection)
+
+
+def analyze_again(connection: Connection, analyzer: Analyzer) -> None:
+    """Build all postings again by another analysis, which is the index's from then on."""
+    next_generation(connection)
+    rebuild_postings(connection, analyzer)
+    # The checksums of the former postings go; those without one are compared with the text.
+    connection.execute("UPDATE seals SET record = substr(record, 1, ?)", (CHUNK_SEAL.size,))
+    connection.execute("UPDATE manifest SET value = ? WHERE key = 'analyzer'", (analyzer.id,))
 
 
 def optimize(connection: Connection) -> None:
