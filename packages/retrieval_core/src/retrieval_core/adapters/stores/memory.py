@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
 from math import log
 from secrets import token_hex
 from threading import Lock
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
-from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
+from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.term_vectors import K1, B
 from retrieval_core.errors import NotYetEmbeddedError, StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo, TermCounts
@@ -27,7 +26,6 @@ from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from retrieval_core.adapters.stores.compounds import WordQuery
     from retrieval_core.ports import Change, FetchRequest, FieldInfo, Manifest, SearchRequest, SourceState
     from retrieval_core.types import Chunk, Document, Section, Vector
     from retrieval_core.types.filters import Filter
@@ -179,8 +177,8 @@ class MemoryStore:
                 self._identity.check_query_vector(request.vector, manifest, request.vector_name)
                 scores = _cosines(contents, unit_rows(request.vector), request.vector_name)
             else:
-                query = word_query(self._analyzer, request.text or "", partial(_count_passages, contents))
-                scores = _bm25(contents, query)
+                terms = query_terms(self._analyzer, request.text or "", partial(_count_chunks, contents))
+                scores = _bm25(contents, terms)
             found = [(score, entry) for score, entry in scores if entry.passes(request.filter)]
             waiting: list[_Entry] = []
             if request.vector is not None and request.vector_name is None:
@@ -294,25 +292,20 @@ def _cosines(contents: _Contents, query: Vector, name: str | None) -> Iterator[t
             yield min(1.0, max(-1.0, float(vector @ query))), entry
 
 
-def _count_passages(contents: _Contents, terms: Sequence[str], limit: int | None) -> int:
-    found = (entry for entry in contents.chunks.values() if all(term in entry.terms for term in terms))
-    return sum(1 for _ in islice(found, limit))
+def _count_chunks(contents: _Contents, term: str) -> int:
+    return sum(term in entry.terms for entry in contents.chunks.values())
 
 
-def _bm25(contents: _Contents, query: WordQuery) -> Iterator[tuple[float, _Entry]]:
+def _bm25(contents: _Contents, terms: Sequence[str]) -> Iterator[tuple[float, _Entry]]:
     """Score by Lucene's formula; repeated terms of the question count as often, up to a limit."""
     entries = list(contents.chunks.values())
-    terms = limited(query.terms)
+    wanted = Counter(terms)
     average_length = sum(entry.terms.total() for entry in entries) / max(1, len(entries))
     weights: dict[str, float] = {}
-    for term in {*terms, *chain.from_iterable(query.pairs)}:
-        containing = sum(term in entry.terms for entry in entries)
+    for term in wanted:
+        containing = _count_chunks(contents, term)
         weights[term] = log(1 + (len(entries) - containing + 0.5) / (containing + 0.5))
     for entry in entries:
-        wanted = Counter(terms)
-        for pair in query.pairs:
-            if all(term in entry.terms for term in pair):
-                wanted.update(pair)
         norm = K1 * (1 - B + B * entry.terms.total() / (average_length or 1))
         counts = ((repeats * weights[term], entry.terms[term]) for term, repeats in wanted.items())
         score = sum(weight * count * (K1 + 1) / (count + norm) for weight, count in counts)

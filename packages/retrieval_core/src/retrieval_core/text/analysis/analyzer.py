@@ -61,12 +61,10 @@ class OpenCompound:
     Attributes:
         parts: The terms of the words.
         joined: The term of both written as one.
-        span: The characters of both in the analysed text.
     """
 
     parts: tuple[str, str]
     joined: str
-    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +181,7 @@ class Analyzer:
             parts = self._plain(first.group()), self._plain(second.group())
             joined = self._plain(first.group() + second.group())
             if parts[0] and parts[1] and joined and not parts[0].is_stop_word:
-                yield OpenCompound((parts[0].term, parts[1].term), joined.term, Span(first.start(), second.end()))
+                yield OpenCompound((parts[0].term, parts[1].term), joined.term)
 
     def _plain(self, word: str) -> WordTerm | None:
         """Return the one term of a word of at least two letters, if it is such a word."""

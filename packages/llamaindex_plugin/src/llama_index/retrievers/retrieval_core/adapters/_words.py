@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import islice
 from math import log
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.stores.compounds import limited, word_query
+from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.term_vectors import K1, B
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from retrieval_core.text.analysis import Analyzer
 
@@ -41,26 +40,13 @@ class WordIndex:
 
         Equal scores are ordered by id.
         """
-        query = word_query(self._analyzer, text, self._count)
         scores: defaultdict[str, float] = defaultdict(float)
-        for term, repeats in Counter(limited(query.terms)).items():
-            self._add(scores, term, repeats, self._postings.get(term, {}))
-        for pair in query.pairs:
-            both = tuple(self._with_all(pair))
-            for term in pair:
-                self._add(scores, term, 1, both)
+        for term, repeats in Counter(query_terms(self._analyzer, text, self._count)).items():
+            counts = self._postings.get(term, {})
+            weight = repeats * log(1 + (len(self._norms) - len(counts) + 0.5) / (len(counts) + 0.5))
+            for name, count in counts.items():
+                scores[name] += weight * count * (K1 + 1) / (count + self._norms[name])
         return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
-    def _add(self, scores: defaultdict[str, float], term: str, repeats: int, names: Iterable[str]) -> None:
-        counts = self._postings.get(term, {})
-        weight = repeats * log(1 + (len(self._norms) - len(counts) + 0.5) / (len(counts) + 0.5))
-        for name in names:
-            count = counts[name]
-            scores[name] += weight * count * (K1 + 1) / (count + self._norms[name])
-
-    def _with_all(self, terms: Sequence[str]) -> Iterable[str]:
-        first, *others = (self._postings.get(term, {}) for term in terms)
-        return (name for name in first if all(name in counts for counts in others))
-
-    def _count(self, terms: Sequence[str], limit: int | None) -> int:
-        return sum(1 for _ in islice(self._with_all(terms), limit))
+    def _count(self, term: str) -> int:
+        return len(self._postings.get(term, {}))

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.compounds import limited, word_query
 from retrieval_core.adapters.stores.lancedb.schema import ZERO, vector_column
 from retrieval_core.adapters.stores.lancedb.vendor import arrow, lancedb
 from retrieval_core.adapters.stores.lancedb.view import ALL
 from retrieval_core.adapters.stores.local import Match, best
+from retrieval_core.adapters.stores.query_terms import query_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from retrieval_core.adapters.stores.compounds import WordQuery
     from retrieval_core.adapters.stores.lancedb.snapshot import Allowed
     from retrieval_core.adapters.stores.lancedb.view import View
     from retrieval_core.text.analysis import Analyzer
@@ -52,10 +51,8 @@ def search_vectors(view: View, query: Vector, name: str | None, limit: int, allo
 
 def search_words(view: View, analyzer: Analyzer, text: str, limit: int, allowed: Allowed | None) -> list[Match]:
     """Return the best passages by BM25, best first."""
-    query = word_query(analyzer, text, _counter(view, analyzer, text))
-    if not query.terms:
-        return []
-    return _best(partial(_matching, view, _expression(query)), limit, allowed)
+    terms = query_terms(analyzer, text, _counter(view, analyzer, text))
+    return _best(partial(_matching, view, _any_of(terms)), limit, allowed) if terms else []
 
 
 def fuse(dense: Sequence[Match], lexical: Sequence[Match], limit: int) -> list[Match]:
@@ -137,32 +134,22 @@ def _found(table: Any, scores: list[float]) -> list[Match]:
     return list(map(Match, table.column("number").to_pylist(), table.column("id").to_pylist(), scores))
 
 
-def _expression(query: WordQuery) -> Any:
-    """Return a question as LanceDB's query objects, so that nothing in it is parsed as a query language.
+def _any_of(terms: Iterable[str]) -> Any:
+    """Return terms as LanceDB's query object, so that nothing in them is parsed as a query language.
 
     LanceDB adds up the scores of all terms, repeated ones too.
     """
-    kinds = lancedb().query
-    words = kinds.MatchQuery(" ".join(limited(query.terms)), "terms")
-    if not query.pairs:
-        return words
-    pairs = [(kinds.Occur.SHOULD, _all(pair)) for pair in query.pairs]
-    return kinds.BooleanQuery([(kinds.Occur.SHOULD, words), *pairs])
+    return lancedb().query.MatchQuery(" ".join(terms), "terms")
 
 
-def _all(terms: Sequence[str]) -> Any:
-    kinds = lancedb().query
-    return kinds.MatchQuery(" ".join(terms), "terms", operator=kinds.FullTextOperator.AND)
+def _counter(view: View, analyzer: Analyzer, text: str) -> Callable[[str], int]:
+    """Return a function that counts the chunks that contain a term."""
 
-
-def _counter(view: View, analyzer: Analyzer, text: str) -> Callable[[Sequence[str], int | None], int]:
-    """Return a function that counts the passages that have all of some terms."""
-
-    def count(query: Any, limit: int | None) -> int:
-        asked = view.table.search(query, query_type="fts").limit(ALL if limit is None else limit)
+    def count(terms: Iterable[str], most: int) -> int:
+        asked = view.table.search(_any_of(terms), query_type="fts").limit(most)
         return asked.select(["number", "_score"]).to_arrow().num_rows
 
     joined = dict.fromkeys(compound.joined for compound in analyzer.open_compounds(text))
-    if not joined or not count(lancedb().query.MatchQuery(" ".join(joined), "terms"), 1):
-        return lambda _terms, _limit: 0  # one question instead of one for each two neighbouring words
-    return lambda terms, limit: count(_all(terms), limit)
+    if not joined or not count(joined, 1):
+        return lambda _: 0  # one search instead of one for each two neighbouring words
+    return lambda term: count((term,), ALL)

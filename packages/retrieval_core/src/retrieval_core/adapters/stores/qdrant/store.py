@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
-from retrieval_core.adapters.stores.compounds import limited
 from retrieval_core.adapters.stores.fields import first_fields
 from retrieval_core.adapters.stores.qdrant.collection import QdrantCollection, state_of
 from retrieval_core.adapters.stores.qdrant.connection import checked_collection, connect, models
@@ -15,6 +14,7 @@ from retrieval_core.adapters.stores.qdrant.foreign import resolve_names
 from retrieval_core.adapters.stores.qdrant.points import WORDS, distinct, named, value_of
 from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_kind
 from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
+from retrieval_core.adapters.stores.query_terms import limited
 from retrieval_core.adapters.stores.rows import SOURCES
 from retrieval_core.adapters.stores.term_vectors import question_weights
 from retrieval_core.adapters.vendors.package import LoadsPackage

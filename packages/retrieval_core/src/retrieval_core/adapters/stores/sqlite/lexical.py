@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from retrieval_core.adapters.stores.compounds import limited
 from retrieval_core.adapters.stores.sqlite.damage import count_chunks
 from retrieval_core.adapters.stores.sqlite.postings import read_segments, read_stale
 from retrieval_core.adapters.stores.sqlite.ranking import best_rows, matches_of
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from retrieval_core.adapters.stores.compounds import WordQuery
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot
 
@@ -75,33 +73,27 @@ class InvertedIndex:
         return self.numbers.nbytes + self._norms.nbytes + self._cached_bytes
 
     def search(
-        self, connection: Connection, query: WordQuery, limit: int, allowed: Snapshot | None = None
+        self, connection: Connection, terms: Sequence[str], limit: int, allowed: Snapshot | None = None
     ) -> list[Match]:
         """Return the best chunks by BM25, best first; equal scores are ordered by chunk id.
 
-        A term counts as often as the question repeats it.
-
         Args:
+            terms: Each counts as often as it is repeated.
             allowed: The chunks that match the filter.
         """
         scores = np.zeros(len(self.numbers))
-        for term, repeats in Counter(limited(query.terms)).items():
+        for term, repeats in Counter(terms).items():
             rows, frequencies = self._find(connection, term)
             scores[rows] += repeats * self._weight(len(rows)) * self._saturated(rows, frequencies)
-        for pair in query.pairs:
-            for term, (rows, frequencies) in zip(pair, self._both(connection, pair), strict=True):
-                weight = self._weight(len(self._find(connection, term)[0]))
-                scores[rows] += weight * self._saturated(rows, frequencies)
         if allowed is not None:
             scores *= self._passing(allowed)
         rows = best_rows(scores, limit)
         rows = rows[scores[rows] > 0]
         return matches_of(connection, self.numbers[rows], scores[rows], limit) if len(rows) else []
 
-    def count_passages(self, connection: Connection, terms: Sequence[str], _limit: int | None) -> int:
-        """Return how many chunks have one term, or both of two."""
-        first, *others = terms
-        return len(self._both(connection, (first, *others))[0][0] if others else self._find(connection, first)[0])
+    def count_chunks(self, connection: Connection, term: str) -> int:
+        """Return how many chunks contain a term."""
+        return len(self._find(connection, term)[0])
 
     def count_terms(self, connection: Connection, terms: Sequence[str], allowed: Snapshot | None) -> TermCounts:
         """Return how many chunks there are, and how many of them contain each term.
@@ -114,12 +106,6 @@ class InvertedIndex:
         passing = self._passing(allowed)
         having = {term: int(np.count_nonzero(passing[self._find(connection, term)[0]])) for term in terms}
         return TermCounts(int(np.count_nonzero(passing)), having)
-
-    def _both(self, connection: Connection, pair: Sequence[str]) -> Sequence[_Found]:
-        """Return what each of two terms has in the chunks that have both."""
-        (first, of_first), (second, of_second) = (self._find(connection, term) for term in pair)
-        rows, in_first, in_second = np.intersect1d(first, second, assume_unique=True, return_indices=True)
-        return (rows, of_first[in_first]), (rows, of_second[in_second])
 
     def _find(self, connection: Connection, term: str) -> _Found:
         """Return the rows of the chunks that have a term, and how often each has it."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import check_change
-from retrieval_core.adapters.stores.compounds import word_query
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
+from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.settings_memory import KEY
 from retrieval_core.adapters.stores.sqlite import late, read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError, is_write_refused
@@ -257,11 +257,11 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
                 raise DamagedSearchError("vector", snapshot.chunks, missing, candidates)
         else:
             words = session.words(view)
-            query = word_query(self._analyzer, request.text or "", partial(words.count_passages, view))
+            terms = query_terms(self._analyzer, request.text or "", partial(words.count_chunks, view))
             allowed = None
-            if request.filter is not None and query.terms:
+            if request.filter is not None and terms:
                 allowed = session.snapshot(view, request.filter, None)
-            found = words.search(view, query, request.limit, allowed)
+            found = words.search(view, terms, request.limit, allowed)
             if words.missing > 0:
                 candidates = _candidates(view, found, with_vectors=request.with_vectors)
                 raise DamagedSearchError("keyword", words.chunks + words.missing, words.missing, candidates)
