@@ -84,5 +84,5 @@ def test_the_extras_exist() -> None:
     extras = project["project"]["optional-dependencies"]
     named = set(re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE))
     providers = {"local", "openai", "cohere", "fastembed", "pinecone", "qdrant", "redis"}
-    assert named == providers | {"languages", "tokens", "otel", "ragas", "graphemes"}
+    assert named == providers | {"languages", "tokens", "otel", "ragas"}
     assert named <= set(extras)

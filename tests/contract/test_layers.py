@@ -43,7 +43,6 @@ VENDORS = {
     "openai": "adapters/vendors adapters/embedders adapters/llms",
     "cohere": "adapters/vendors adapters/embedders adapters/rerankers",
     "httpx": "adapters/vendors adapters/stores",
-    "regex": "pipeline/stages",
     "lancedb": "adapters/stores",
     "pinecone": "adapters/stores",
     "pyarrow": "adapters/stores",

@@ -61,7 +61,6 @@ DEFAULTS: dict[str, Any] = {
     "timeouts.synthesis": 120,
     "limits.max_results": 100,
     "limits.max_chunk_tokens": 2048,
-    "federation.max_results_per_query": 100,
 }
 """The specification's configuration reference, and what it means here."""
 QUESTION = "how far away is the moon"

@@ -50,13 +50,13 @@ SOURCES = pytest.mark.parametrize("source", ["file", "environment", "arguments"]
 def test_an_old_name_works_and_warns(source: str, tmp_path: Path) -> None:
     """The warning names the source, the old and the new name."""
     with pytest.warns(SettingRenamedWarning) as told:
-        config = load(source, {"search.most": 3, "indexes.max_results_per_query": 7, "search.mode": "dense"}, tmp_path)
-    assert (config.search.top_k, config.federation.max_results_per_query, config.search.mode) == (3, 7, "dense")
+        config = load(source, {"search.most": 3, "indexes.weights.notes": 7.0, "search.mode": "dense"}, tmp_path)
+    assert (config.search.top_k, config.search.mode, config.federation.weights) == (3, "dense", {"notes": 7.0})
     texts = [str(one.message) for one in told]
     assert len(texts) == 2
     assert f"{source if source != 'file' else tmp_path}" in texts[0]
     assert "search.most is called search.top_k now" in texts[0]
-    assert "indexes.max_results_per_query is called federation.max_results_per_query now" in texts[1]
+    assert "indexes.weights.notes is called federation.weights.notes now" in texts[1]
 
 
 @SOURCES

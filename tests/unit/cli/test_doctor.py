@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
-import sys
 from contextlib import closing
 from importlib.util import find_spec
 from threading import Event
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -253,20 +250,6 @@ def test_a_local_relevance_filter_whose_extra_is_missing(monkeypatch: pytest.Mon
     assert verdict == "wrong"
     assert "pip install" in detail
     assert "[local]" in detail
-
-
-def a_character_each(_pattern: str, text: str) -> Iterator[re.Match[str]]:
-    return re.finditer(".", text)
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-def test_what_cutting_at_graphemes_needs(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would otherwise be missed with the first question that is too long, and with no other."""
-    library = SimpleNamespace(finditer=a_character_each)
-    monkeypatch.setitem(sys.modules, "regex", library if is_there else None)
-    verdict, detail = findings(**with_fake(query__truncate_at="grapheme"))["query truncation"]
-    assert verdict == ("ok" if is_there else "wrong")
-    assert ("[graphemes]" in detail) is not is_there
 
 
 def test_stages_of_ones_own_are_made_and_not_called() -> None:

@@ -76,7 +76,7 @@ ROWS: list[tuple[str, Any, dict[str, Any]]] = [
     ("timeouts.reranking", 30, {"timeouts.reranking": 30}),
     ("timeouts.synthesis", 120, {"timeouts.synthesis": 120}),
     ("memory_limits.max_cache_size", 7, {"cache.max_size": 7}),
-    ("memory_limits.max_results_per_query", 99, {"limits.max_results": 99, "federation.max_results_per_query": 99}),
+    ("memory_limits.max_results_per_query", 99, {"limits.max_results": 99}),
     ("memory_limits.chunk_size_limit", 2048, {"limits.max_chunk_tokens": 2048}),
 ]  # fmt: skip
 CHOSEN: dict[str, dict[str, Any]] = {

@@ -69,9 +69,8 @@ class TestAnswers:
         assert {hit.source_index for hit in hits} == {"docs", "tickets"}
 
     def test_the_most_of_each_index(self) -> None:
-        """No index contributes more than the limit of the call, or of the configuration."""
+        """No index contributes more than the limit of the call."""
         assert len(Group().ask(max_results_per_query=1).hits) == 3
-        assert len(Group(federation__max_results_per_query=2).ask().hits) == 6
 
     def test_filters_hold_in_every_index(self) -> None:
         """What a filter does not let pass comes from nowhere."""

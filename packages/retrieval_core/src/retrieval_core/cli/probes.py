@@ -54,7 +54,6 @@ from retrieval_core.index.builders.backends import (
 from retrieval_core.index.builders.stages import build_evaluator, model_for
 from retrieval_core.index.settings import sources_of
 from retrieval_core.installation import install_command
-from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.ports import CompletionRequest, Message, SearchRequest
 from retrieval_core.types import Chunk
 
@@ -140,8 +139,6 @@ def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
 def _parts(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
     """Yield what is configured: its name, the seconds that it may take, and how to try it."""
     yield "embedder", _seconds("embedder.kind", config.embedder.kind), _embedder
-    if config.query.truncate_at == "grapheme":
-        yield "query truncation", MODEL_SECONDS, _cutting
     if config.llm.kind != "none":
         yield "language model", SERVICE_SECONDS, _llm
     for name in config.transform.use:
@@ -264,12 +261,6 @@ def _embedder(config: RetrievalConfig, seconds: float) -> str:
         return "none configured: keyword search only"
     vector = ask(seconds, lambda: embedder.embed_query("Does it work?"), embedder)
     return f"{embedder.id}, {len(vector)} dimensions"
-
-
-def _cutting(config: RetrievalConfig, _seconds: float) -> str:
-    """Cut a question: the extra that this needs is otherwise missed with the first one that is too long."""
-    normalize("Does it work?", config.query.model_copy(update={"max_length": 1}))
-    return "at graphemes"
 
 
 def _llm(config: RetrievalConfig, seconds: float) -> str:

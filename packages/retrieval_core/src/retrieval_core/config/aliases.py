@@ -45,6 +45,7 @@ SAME: Mapping[str, str] = MappingProxyType(
         "timeouts.reranking": "timeouts.reranking",
         "timeouts.synthesis": "timeouts.synthesis",
         "memory_limits.max_cache_size": "cache.max_size",
+        "memory_limits.max_results_per_query": "limits.max_results",
         "memory_limits.chunk_size_limit": "limits.max_chunk_tokens",
     }
 )
@@ -286,10 +287,6 @@ def _batches_of_reranking(value: Any, _source: _Source) -> dict[str, Any]:
     return {f"reranker.{kind}": value for kind in kinds}
 
 
-def _max_results(value: Any, _source: _Source) -> dict[str, Any]:
-    return {"limits.max_results": value, "federation.max_results_per_query": value}
-
-
 def _batches_of_synthesis(value: Any, _source: _Source) -> dict[str, Any]:
     if str(value) != "1":
         msg = "must be 1, as a question has one answer, which is written in one request"
@@ -313,7 +310,6 @@ _RULES: Mapping[str, Callable[[Any, _Source], dict[str, Any]]] = {
     "ollama_config.host": _host,
     "batch_sizes.reranking": _batches_of_reranking,
     "batch_sizes.synthesis": _batches_of_synthesis,
-    "memory_limits.max_results_per_query": _max_results,
 }
 """Names that stand for several settings, or for some that depend on others."""
 

@@ -108,8 +108,6 @@ class QueryConfig(Settings):
     """Maximum length of a query in code points, after normalisation. Longer ones are cut, and the result reports it."""
     normalize_unicode: bool = True
     """Whether Unicode is composed (NFC) first."""
-    truncate_at: Literal["code_point", "grapheme"] = "code_point"
-    """``grapheme`` never splits a character that consists of several code points."""
 
 
 class SearchConfig(Settings):
@@ -210,9 +208,7 @@ class BreakerConfig(Settings):
     """Circuit breaker: when a failing backend is not called for a while."""
 
     failures: int = Field(default=5, ge=0)
-    """Failures in a row that open the circuit. 0 means never."""
-    pause_seconds: float = Field(default=30.0, gt=0)
-    """Seconds until the backend is called again."""
+    """Failures in a row that open the circuit for 30 seconds. 0 means never."""
 
 
 class AnalysisConfig(Settings):
@@ -306,8 +302,6 @@ class LimitsConfig(Settings):
 class FederationConfig(Settings):
     """Searching several indexes as one."""
 
-    max_results_per_query: int = Field(default=100, ge=1, le=1000)
-    """Maximum number of chunks that a query takes from each index."""
     weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     """Factor for the scores of each index, by its name. Default: 1. An index with 0 is not searched."""
 

@@ -16,6 +16,10 @@ GONE: Mapping[str, str] = MappingProxyType(
     {
         "graph.extract": "triples are not extracted any more; set graph.file to your own file of triples",
         "graph.prompt": "triples are not extracted any more; set graph.file to your own file of triples",
+        "query.truncate_at": "queries are always cut at code points; remove it",
+        "breaker.pause_seconds": "the pause is always 30 seconds; remove it, or set breaker.failures to 0",
+        "federation.max_results_per_query": "the maximum for each index is 100; set limits.max_results, or give "
+        "max_results_per_query to a query",
     }
 )
 """What to use instead of a setting or section that is gone: one sentence. Giving it is an error."""

@@ -144,8 +144,7 @@ class FederatedIndex(QueryEngine):
                 last 100 turns are used, 10,000 characters of each. Default: none.
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
 
         Returns:
             The hits, best first, each with a ``source_index``.
@@ -216,8 +215,7 @@ class FederatedIndex(QueryEngine):
                 last 100 turns are used, 10,000 characters of each. Default: none.
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
 
         Returns:
             The hits, best first, each with a ``source_index``.

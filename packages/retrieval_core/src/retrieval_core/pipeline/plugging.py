@@ -12,7 +12,7 @@ from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.stages.embed import Questions, Recovery
 from retrieval_core.ports.checks import check_components
-from retrieval_core.run.breaker import CircuitBreakers
+from retrieval_core.run.breaker import BREAKER_PAUSE, CircuitBreakers
 from retrieval_core.run.plugin_task import start_task, wait_or_abandon
 from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard
@@ -70,7 +70,7 @@ def guard_of(config: RetrievalConfig, observer: Observer | None = None) -> Guard
     """Return what protects the calls of all runs: retries, circuit breakers and time-outs as they are configured."""
     return Guard(
         RetryPolicy(**dict(config.retry)),
-        CircuitBreakers(failures=config.breaker.failures, pause=config.breaker.pause_seconds),
+        CircuitBreakers(failures=config.breaker.failures, pause=BREAKER_PAUSE),
         observer,
         timeouts_of(config.timeouts),
     )
@@ -80,7 +80,7 @@ def questions_with(embedder: Embedder, settings: RetrievalConfig, now: Callable[
     """Return what embeds questions, remembers as many as is configured, and opens the embedder anew when it fails."""
     kept = settings.cache.embeddings if settings.cache.enabled else 0
     remembered = EmbeddingCache(kept, now) if kept else None
-    return Questions(embedder, remembered, Recovery(now, settings.breaker.pause_seconds))
+    return Questions(embedder, remembered, Recovery(now, BREAKER_PAUSE))
 
 
 def kept_reranks(settings: CacheConfig, now: Callable[[], float]) -> RerankCache | None:

@@ -143,8 +143,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
 
         Returns:
             The hits, best first, with the relevance judgement, timings and degradations. With several indexes, each hit
@@ -219,8 +218,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
 
         Returns:
             The hits, best first, with the relevance judgement, timings and degradations. With several indexes, each hit
@@ -322,8 +320,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
 
         Returns:
             One outcome per query, in the order of the queries, with either ``result`` or ``error``.
@@ -395,8 +392,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
 
         Returns:
             One outcome per query, in the order of the queries, with either ``result`` or ``error``.
@@ -485,8 +481,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
 
         Returns:
             The context as text in ``context_pack``, its ``passages``, ``citations`` and token count. With several
@@ -565,8 +560,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
 
         Returns:
             The context as text in ``context_pack``, its ``passages``, ``citations`` and token count. With several
@@ -823,8 +817,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
             verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
                 Default: ``answer.verify``, ``False``.
@@ -911,8 +904,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
             verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
                 Default: ``answer.verify``, ``False``.
@@ -1002,8 +994,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
             verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
                 Default: ``answer.verify``, ``False``.
@@ -1089,8 +1080,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
             verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
                 Default: ``answer.verify``, ``False``.
@@ -1176,8 +1166,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
             verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
                 Default: ``answer.verify``, ``False``.
@@ -1264,8 +1253,7 @@ class QueryEngine(Display, Lifecycle):
             session_id: ID of the user's session, for a semantic cache per session. Default: none.
             use_cache: Whether to return and store cached results. Default: ``True``.
             indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each index, 1 to 1000, if several are open. Default:
-                ``federation.max_results_per_query``, 100.
+            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
             verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
                 Default: ``answer.verify``, ``False``.

@@ -9,6 +9,9 @@ from retrieval_core.errors import CircuitOpenError
 if TYPE_CHECKING:
     from retrieval_core.run.clock import Clock
 
+BREAKER_PAUSE = 30.0
+"""Seconds for which a backend that keeps failing is skipped: the default deadline of a query, so each is tried once."""
+
 
 class CircuitBreaker:
     """Stops calls to one backend after so many failures in a row, and tries again with a single one after a pause.

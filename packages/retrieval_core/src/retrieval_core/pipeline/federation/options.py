@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[^\s:]+")
 
+MAX_OF_EACH = 100
+"""Hits of each index, unless the caller or ``limits.max_results`` sets another maximum: `max_results_per_query` of the
+specification."""
 SHARED_CANDIDATES = 30
 """The least that each index is asked for, so that scores can be told apart; measured, more makes no difference."""
 
@@ -70,7 +73,8 @@ def make_federated_plan(
     top_k, most = options.get("top_k"), options.get("max_results_per_query")
     allowed = config.limits.max_results
     top_k = checked_number("top_k", config.search.top_k if top_k is None else top_k, allowed)
-    most = config.federation.max_results_per_query if most is None else most
+    if most is None:
+        most = allowed if "max_results" in config.limits.model_fields_set else MAX_OF_EACH
     most = min(checked_number("max_results_per_query", most, MAX_TOP_K), allowed)
     of_each: dict[str, Any] = {name: value for name, value in options.items() if name in OF_EACH}
     names = _names(options.get("indexes"), weights)
