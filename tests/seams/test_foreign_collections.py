@@ -154,10 +154,11 @@ def search(index: Index, **more: Any) -> list[Any]:
     return tester.search(RetrievalQuery("book", tester.embed("book", QUERY), top_k=3, **more))
 
 
-def test_the_seven_fields_of_the_file_come_back_as_they_were_written(service: Any) -> None:
-    """Every field of the payload is in the result's payload, with the value that the other program wrote."""
+@pytest.mark.parametrize("fields", [{}, {"fields": "default"}])
+def test_the_seven_fields_of_the_file_come_back_as_they_were_written(service: Any, fields: dict[str, str]) -> None:
+    """Every field of the payload is in the result's payload, without any mapping too, as the other program wrote it."""
     written = service(payloads())
-    with written.open(fields="default") as index:
+    with written.open(**fields) as index:
         results = search(index)
         assert results[0].id == IDS[0]
         by_id = {result.id: result.payload for result in results}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.stores.foreign import FieldMapping
 from retrieval_core.adapters.stores.paths import flat
 from retrieval_core.adapters.stores.pinecone.fields import storable
 from retrieval_core.adapters.stores.pinecone.filters import MOST_VALUES, translate
@@ -46,6 +47,10 @@ BOTH_KINDS = (False, True)
 
 FILM = {"genre": ["comedy", "documentary"], "year": 2020.0, "title": "One", "is_new": True}
 """A record like those of Pinecone's guide to filters."""
+
+
+def mapping(fields: dict[str, str]) -> FieldMapping:
+    return FieldMapping.load(fields, "store.pinecone.fields", is_flat=True)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +183,7 @@ def test_flat_fields_are_those_that_filters_look_up(metadata: dict[str, Any], pa
 )
 def test_what_pinecone_cannot_say_is_asked_for_more_widely(condition: Filter, asked: Any) -> None:
     """Records that have the field at all, or for a negation all records; the store looks through what comes."""
-    assert translate(condition, {"title": "x"}) == asked
+    assert translate(condition, mapping({"title": "x"})) == asked
 
 
 def test_too_many_values_are_refused() -> None:
@@ -228,6 +233,30 @@ def test_hostile_values_stay_values(text: str) -> None:
             assert passes is matches(condition, fields)
 
 
+def test_a_field_of_an_own_record_is_absent_whatever_else_it_has() -> None:
+    """Other names of a field are those of other programs: here they are a user's metadata."""
+    fields = freeze({"url": "x", "text": "x", "content": "x", "position": 1})
+    for condition in (Ne("source", "x"), NotIn("document_id", ("x",)), Exists("source", False), Ne("chunk_index", 1)):
+        expression = translate(condition)
+        assert matches(condition, fields)
+        assert expression is True or filter_test(expression)(storable(fields))
+
+
+def test_fields_within_json_are_not_asked_for() -> None:
+    """Pinecone cannot look into text: it is asked for every record that may have the value there."""
+    nodes = mapping({"preset": "llamaindex"})
+    inside = mapping({"json": "data", "text": "data.text", "metadata": "data.meta"})
+    assert translate(Eq("lang", "en"), inside) is True
+    expression = translate(Eq("document_id", "d"), nodes)
+    assert isinstance(expression, dict)
+    accepts = filter_test(expression)
+    assert [accepts(fields) for fields in ({"doc_id": "d"}, {"doc_id": "e"}, {"_node_content": "{}"})] == [
+        True,
+        False,
+        True,
+    ]
+
+
 def test_small_filters_stay_small() -> None:
     """Constant parts fall away, and nothing is asked for that cannot be."""
     assert translate(None) is True
@@ -237,8 +266,8 @@ def test_small_filters_stay_small() -> None:
     assert translate(In("a", ())) is False
     assert translate(NotIn("a", ())) is True
     assert translate(And((Eq("a", 1), Or(())))) is False
-    assert translate(Eq("title", "x"), {"title": "product"}) == {"product": {"$eq": "x"}}
-    assert translate(Gte("price", 3), {"title": "product"}) == {"price": {"$gte": 3.0}}
+    assert translate(Eq("title", "x"), mapping({"title": "product"})) == {"product": {"$eq": "x"}}
+    assert translate(Gte("price", 3), mapping({"title": "product"})) == {"price": {"$gte": 3.0}}
 
 
 def _asked(path: str, body: Any) -> int:

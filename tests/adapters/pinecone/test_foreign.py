@@ -110,7 +110,7 @@ def test_neighbours_and_deletion_by_mapped_fields() -> None:
 
 
 def test_llamaindex_nodes_are_understood() -> None:
-    """The node's JSON gives text, metadata and document, without any mapping."""
+    """With their preset the node's JSON gives text and document, and what stands beside it the metadata."""
     node: dict[str, Any] = {
         "id_": "n1",
         "embedding": None,
@@ -150,11 +150,11 @@ def test_llamaindex_nodes_are_understood() -> None:
     for name, fields in {"plain": metadata, "apart": apart, "newer": newer, "bare": bare}.items():
         service.put(name, unit(0), fields if name != "bare" else {**fields, "text": "The node's text"})
     with WireServer(service) as server:
-        run(server, test)
+        run(server, test, fields="llamaindex")
 
 
 def test_langchain_records_are_understood() -> None:
-    """The key ``text`` holds the passage; the rest is metadata."""
+    """With the preset or without it, the key ``text`` holds the passage; the rest is metadata."""
 
     async def test(store: PineconeStore) -> None:
         chunk = (await store.search(SearchRequest(1, vector=unit(0))))[0].chunk
@@ -166,6 +166,7 @@ def test_langchain_records_are_understood() -> None:
     service.put("u1", unit(0), {"text": "Hello", "source": "x.pdf", "page": 3})
     with WireServer(service) as server:
         run(server, test)
+        run(server, test, fields="langchain")
 
 
 @pytest.mark.parametrize("metadata", [{}, {"body": "x"}, {"text": 3}, {"_node_content": "{"}, {"_node_content": "[]"}])

@@ -17,6 +17,7 @@ pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed
 
 from qdrant_client import models
 
+from retrieval_core.adapters.stores.foreign import FieldMapping
 from retrieval_core.adapters.stores.qdrant import foreign
 from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, as_filter, digest, translate
 from retrieval_core.adapters.stores.qdrant.points import chunk_points
@@ -155,7 +156,8 @@ def test_filters_mean_to_the_engine_what_they_mean_to_us(shards: Callable[..., A
 def test_filters_of_other_collections_lose_nothing(shards: Callable[..., Any]) -> None:
     """Whatever the payloads of another program hold, the engine finds at least what matches."""
     shard = shards()
-    names = {"text": "page_content", "metadata": "metadata", "source": "metadata.b", "document_id": "key"}
+    fields = {"text": "page_content", "metadata": "metadata", "source": "metadata.b", "document_id": "key"}
+    mapping = FieldMapping.load(fields, "store.qdrant.fields")
 
     @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
@@ -178,9 +180,9 @@ def test_filters_of_other_collections_lose_nothing(shards: Callable[..., Any]) -
                 expected = {
                     str(number)
                     for number, payload in payloads.items()
-                    if matches(condition, foreign.fields_of(str(number), payload, names))
+                    if matches(condition, mapping.visible(str(number), payload))
                 }
-                assert ids_of(shard, foreign.translate(condition, names).expression) >= expected
+                assert ids_of(shard, foreign.translate(condition, mapping).expression) >= expected
         finally:
             shard.update(edge.UpdateOperation.delete_points(list(payloads)))
 

@@ -31,6 +31,7 @@ from retrieval_core.adapters.registry import (
     Adapter,
     AdapterParts,
 )
+from retrieval_core.cli.field_proposals import SamplesRecords, propose_fields
 from retrieval_core.cli.messages import count
 from retrieval_core.config import RetrievalConfig, missing_settings, without_credentials, without_secrets
 from retrieval_core.config.addresses import names_a_secret
@@ -38,6 +39,7 @@ from retrieval_core.config.needs import USES, choice_of
 from retrieval_core.errors import (
     ConfigurationError,
     EmbedderMismatchError,
+    IndexFormatError,
     IndexNotFoundError,
     NotYetEmbeddedError,
     RetrievalError,
@@ -367,22 +369,40 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
     analyzer, vectors = build_analyzer(config.analysis), named_fields(config.vectors, embedder)
     store = build_store(config.store, Path(config.index), embedder, analyzer=analyzer, vectors=vectors)
 
-    async def look() -> str:
-        info = await store.describe()
-        if (manifest := info.manifest) is not None:  # each side may be damaged by itself
-            await _search_once(store, manifest.dimension, by_words="lexical" in info.sides)
-        elif config.store.kind in {"pinecone", "qdrant"} and embedder is not None:
-            await _search_once(store, embedder.dimension)
-        waiting = f", {info.unembedded:,} not embedded yet" if info.unembedded else ""
-        return f"{info.location}: {count(info.documents, 'document')}, {count(info.chunks, 'chunk')}{waiting}"
-
     try:
-        return ask(seconds, look, store, embedder)
+        return ask(seconds, lambda: _look(store, config, embedder), store, embedder)
     except EmbedderMismatchError as error:
         if reason is None:
             raise
         msg = "not checked: the embedder failed"
         raise AbsentError(msg) from error
+
+
+async def _look(store: Store, config: RetrievalConfig, embedder: Embedder | None) -> str:
+    """Describe an index, search it once, and propose a mapping if another program filled it."""
+    try:
+        info = await store.describe()
+        if (manifest := info.manifest) is not None:  # each side may be damaged by itself
+            await _search_once(store, manifest.dimension, by_words="lexical" in info.sides)
+        elif config.store.kind in {"pinecone", "qdrant"} and embedder is not None:
+            await _search_once(store, embedder.dimension)
+    except IndexFormatError as error:
+        if advice := await _advice(store, config):
+            msg = f"the mapped fields of its records have no text{advice}"
+            raise IndexFormatError(msg) from error
+        raise
+    waiting = f", {info.unembedded:,} not embedded yet" if info.unembedded else ""
+    found = f"{info.location}: {count(info.documents, 'document')}, {count(info.chunks, 'chunk')}{waiting}"
+    return found + await _advice(store, config)
+
+
+async def _advice(store: Store, config: RetrievalConfig) -> str:
+    """Return which setting reads the records of another program better, or nothing."""
+    if not isinstance(store, SamplesRecords):
+        return ""
+    kind = config.store.kind
+    lines = propose_fields(await store.sample_records(), kind, getattr(config.store, kind).fields)
+    return "" if lines is None else f". Another program wrote them. Put this into your configuration:\n{lines}"
 
 
 async def _search_once(store: Store, dimension: int | None, *, by_words: bool = False) -> None:

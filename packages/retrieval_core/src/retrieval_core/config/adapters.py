@@ -138,7 +138,7 @@ class PineconeConfig(Settings):
     """Whether sparse vectors are searched too, for hybrid search. The index needs the metric ``dotproduct``."""
     fields: Annotated[dict[str, str], BeforeValidator(_as_mapping)] = Field(default_factory=dict)
     """For an index that another program filled: the metadata field of a chunk's ``text``, ``document_id``, ``title`` …
-    Or a preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``."""
+    Or a preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
 
 
 class LanceDBConfig(Settings):
@@ -165,7 +165,7 @@ class QdrantConfig(Settings):
     """Metadata fields that get an index for range operators such as ``$gt``. All have one for equality."""
     fields: Annotated[dict[str, str], BeforeValidator(_as_mapping)] = Field(default_factory=dict)
     """For a collection that another program filled: the part of the payload with a chunk's ``text``, ``metadata`` …
-    Or a preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``."""
+    Or a preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
     vector: str | None = None
     """Name of the vector that is searched, if such a collection has several."""
 

@@ -1,39 +1,73 @@
-"""Records written by other programs: LlamaIndex, LangChain, Qdrant's MCP server, or the user's own.
+"""Read records that another program wrote as chunks, by a mapping of their fields.
 
-A record is an id and its fields by name, as the service returns them. A preset names the layout of a framework; the
-preset ``default`` knows the names of the specification's payload.
+Nothing is guessed: the setting ``fields`` says which field of a record holds what, by a preset or field by field.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.types import Chunk, PageSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Sequence
 
     from retrieval_core.types import JSON
+
+FieldPath: TypeAlias = "tuple[str, ...]"
+"""The names that lead to a value of a record."""
+
+PRESET = "preset"
+"""The key of a mapping that names the preset which the other keys add to."""
+METADATA = "metadata"
+"""The key for the object whose fields are a chunk's metadata. Default: the record itself."""
+JSON_FIELD = "json"
+"""The key for a field with JSON as text; paths lead into it as into an object."""
+_HIDDEN = "hidden"
+"""The key, for presets only, of fields that are not a chunk's metadata."""
+
+_DEFAULT = {
+    "text": ("text", "content", "review_text"),
+    "document_id": ("document_id", "doc_id", "source_url", "url"),
+    "source": ("source", "source_url", "url"),
+    "title": ("title", "document_title"),
+    "chunk_index": ("chunk_index", "position"),
+    "total_chunks": ("total_chunks",),
+    "timestamp": ("timestamp",),
+    "embedding_model": ("embedding_model",),
+    "chunk_id": ("chunk_id",),
+}
+"""The specification's names: fields of a chunk's metadata. The first one that a record has counts."""
+_NODE = "_node_content"
+PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "default": {},
+    "langchain": {"text": ("page_content",), METADATA: ("metadata",)},
+    "llamaindex": {
+        JSON_FIELD: (_NODE,),
+        "text": (f"{_NODE}.text", f"{_NODE}.text_resource.text", "text"),
+        "document_id": ("document_id", "doc_id", "ref_doc_id", f"{_NODE}.relationships.1.node_id"),
+        "source": ("source", "source_url", "url", "file_path"),
+        _HIDDEN: ("_node_type", "document_id", "doc_id", "ref_doc_id"),
+    },
+    "haystack": {"text": ("content",), METADATA: ("meta",)},
+}
+"""Fields of records by program: names that differ from the default ones, as paths."""
+FLAT_PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    **PRESETS,
+    "langchain": {"text": ("text",)},
+    "haystack": {"text": ("content",)},
+}
+"""The same for a store whose records contain no objects."""
 
 OF_THE_RECORD = frozenset({"id", "document_id"})
 """Fields that default to the record's own id."""
 WRITTEN_AS_TEXT = frozenset({"document_id", "title", "source", "parent_id", "embedding_model"})
 """Fields that are read as text; a number in a record becomes its digits."""
-
-NODE = "_node_content"
-"""LlamaIndex's field with a node as JSON."""
-_OF_LLAMAINDEX = frozenset({NODE, "_node_type", "doc_id", "document_id", "ref_doc_id"})
-DEFAULT_TEXT_NAMES = ("text", "page_content", "content", "chunk_text", "review_text")
-_OTHER_NAMES = {
-    "document_id": ("document_id", "doc_id", "source_url", "url"),
-    "source": ("source", "source_url", "url", "file_path"),
-    "title": ("title", "document_title"),
-    "chunk_index": ("chunk_index", "position"),
-}
-"""The default names of fields that have several; the first one that a record has counts."""
 _AS_STORED = frozenset({"timestamp", "chunk_id"})
 """Fields that filters see as the record has them."""
 _NAMES_IN_PAYLOADS = {
@@ -42,65 +76,173 @@ _NAMES_IN_PAYLOADS = {
     "chunk_index": "chunk_index",
     "total_chunks": "total_chunks",
 }
-_ONLY_MAPPED = frozenset({"section", "page", "parent_id", "content_hash"})
-_SOURCE_NODE = "1"
-
-
-PRESET = "preset"
-"""The key of a mapping that names the preset which the other keys add to."""
-PRESETS: Mapping[str, Mapping[str, str]] = {
-    "default": {},
-    "langchain": {"text": "text"},
-    "llamaindex": {"text": NODE},
-    "haystack": {"text": "content"},
-}
-"""Layouts of records whose metadata is flat: names of fields that differ from the default ones."""
-
-
-def resolve_fields(
-    fields: Mapping[str, str], presets: Mapping[str, Mapping[str, str]], known: frozenset[str], section: str
-) -> dict[str, str]:
-    """Return a mapping with the fields of its preset.
-
-    Raises:
-        InvalidParameterError: There is no such preset, or a key that cannot be mapped.
-    """
-    given = dict(fields)
-    preset = given.pop(PRESET, "default")
-    if preset not in presets:
-        msg = f"{section}: there is no preset {preset!r:.80}; choose from {', '.join(presets)}"
-        raise InvalidParameterError(msg)
-    if unknown := sorted(set(given) - known):
-        msg = f"{section}: {', '.join(unknown)} cannot be mapped; choose from {', '.join(sorted(known))}"
-        raise InvalidParameterError(msg)
-    return {**presets[preset], **given}
-
-
-def places(ours: str, names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the fields of a record that may hold one of ours; the first present one counts, also for filters."""
-    return (names[ours],) if ours in names else _OTHER_NAMES.get(ours, (ours,))
-
-
-def visible(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, JSON]:
-    """Return the fields of a record that filters see: its metadata, and the chunk's fields under our names.
-
-    A number that is read as text has both values.
-    """
-    seen: dict[str, JSON] = {"id": record_id, **metadata}
-    read = _read(record_id, metadata, names, _node(metadata.get(NODE)))
-    for ours, value in read.items():
-        if value is None and ours not in names:
-            continue
-        stored = _stored(ours, metadata, names)
-        if ours in _AS_STORED:
-            seen[ours] = stored
-            continue
-        is_both = ours in WRITTEN_AS_TEXT and isinstance(stored, (int, float))
-        seen[ours] = (value, stored) if is_both else value
-    return seen
-
-
 _MOST_POSITIONS = 100
+_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMapping:
+    """Which fields of a record hold what.
+
+    Attributes:
+        section: The settings that contain it, for messages.
+        paths: Where a record may have each field of a chunk; the first present one counts, also for filters.
+        metadata: The path to the object with the chunk's metadata; empty for the record itself.
+        json: Fields with JSON as text.
+        hidden: Fields that are not metadata.
+        mapped: Fields that do not have their default names.
+    """
+
+    section: str
+    paths: Mapping[str, tuple[FieldPath, ...]]
+    metadata: FieldPath
+    json: frozenset[str]
+    hidden: frozenset[str]
+    mapped: frozenset[str]
+
+    @classmethod
+    def load(cls, fields: Mapping[str, str] | str | None, section: str, *, is_flat: bool = False) -> FieldMapping:
+        """Return the mapping that settings describe.
+
+        Args:
+            fields: The name of a preset, or fields of records by the chunk's fields. Default: the preset ``default``.
+            section: The settings that contain it, for messages.
+            is_flat: Whether records contain no objects, so that a dot is part of a name.
+
+        Raises:
+            InvalidParameterError: There is no such preset, or a key that cannot be mapped.
+        """
+        given = {PRESET: fields} if isinstance(fields, str) else dict(fields or {})
+        if given.get("text") == _NODE:  # how version 0.1 mapped LlamaIndex's records
+            del given["text"]
+            given[PRESET] = "llamaindex"
+        presets = FLAT_PRESETS if is_flat else PRESETS
+        preset = given.pop(PRESET, "default")
+        if preset not in presets:
+            msg = f"{section}: there is no preset {preset!r:.80}; choose from {', '.join(presets)}"
+            raise InvalidParameterError(msg)
+        if unknown := sorted(set(given) - MAPPED):
+            msg = f"{section}: {', '.join(unknown)} cannot be mapped; choose from {', '.join(sorted(MAPPED))}"
+            raise InvalidParameterError(msg)
+        names = {**presets[preset], **{ours: (theirs,) for ours, theirs in given.items()}}
+        as_json = frozenset(names.pop(JSON_FIELD, ()))
+        hidden = frozenset(names.pop(_HIDDEN, ())) | as_json
+
+        def path(name: str) -> FieldPath:
+            return (name,) if is_flat and name.partition(".")[0] not in as_json else tuple(name.split("."))
+
+        metadata = next(map(path, names.pop(METADATA, ())), ())
+        paths = {ours: tuple((*metadata, name) for name in default) for ours, default in _DEFAULT.items()}
+        paths |= {ours: tuple(map(path, theirs)) for ours, theirs in names.items()}
+        return cls(section, paths, metadata, as_json, hidden, frozenset(names))
+
+    @property
+    def id(self) -> str:
+        """Names it: records are read alike by mappings of one id."""
+        return repr((sorted(self.paths.items()), self.metadata, sorted(self.json), sorted(self.hidden)))
+
+    def places(self, name: str) -> tuple[FieldPath, ...]:
+        """Return where a record may have a field that a filter names; the first present place counts."""
+        return self.paths[name] if name in _HOW_TO_READ and name in self.paths else ((*self.metadata, name),)
+
+    def visible(self, record_id: str, record: Mapping[str, Any]) -> dict[str, JSON]:
+        """Return the fields of a record that filters see: its metadata, and the chunk's fields under our names.
+
+        A number that is read as text has both values.
+        """
+        seen: dict[str, JSON] = {"id": record_id, **self._metadata(record)}
+        record = self._parsed(record)
+        for ours, value in self._read(record_id, record).items():
+            if value is None and ours not in self.mapped:
+                continue
+            stored = self._stored(record, ours)
+            if ours in _AS_STORED:
+                seen[ours] = stored
+                continue
+            is_both = ours in WRITTEN_AS_TEXT and isinstance(stored, (int, float))
+            seen[ours] = (value, stored) if is_both else value
+        return seen
+
+    def check(self, records: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Raise :class:`IndexFormatError` if none of some records, given by their ids, has a text."""
+        unreadable: list[tuple[str, Mapping[str, Any]]] = []
+        for record_id, record in records:
+            if self._text(self._parsed(record)) is not None:
+                return
+            unreadable.append((record_id, record))
+        if unreadable:
+            raise self._unreadable(*unreadable[0])
+
+    def chunk(self, record_id: str, record: Mapping[str, Any]) -> Chunk:
+        """Return a record as a chunk.
+
+        Without a document id, the record's own id is taken. A field that the record lacks is absent, and named in
+        ``missing_fields`` if the specification's payload has it.
+
+        Raises:
+            IndexFormatError: No mapped field holds its text.
+        """
+        parsed = self._parsed(record)
+        text = self._text(parsed)
+        if text is None:
+            raise self._unreadable(record_id, record)
+        read = self._read(record_id, parsed)
+        texts = {path[-1] for path in self.paths["text"] if path[:-1] == self.metadata and _at(record, path) == text}
+        own = {name: value for name, value in self._metadata(record).items() if name not in self.hidden | texts}
+        if read["chunk_id"] is not None:
+            own["chunk_id"] = read["chunk_id"]
+        pages = read["page"]
+        return Chunk(
+            id=record_id,
+            document_id=read["document_id"],
+            text=text,
+            chunk_index=read["chunk_index"] or 0,
+            total_chunks=1 if read["total_chunks"] is None else read["total_chunks"],
+            page_span=PageSpan(pages[0], pages[-1]) if pages else None,
+            section_path=read["section"] or (),
+            parent_id=read["parent_id"],
+            title=read["title"],
+            source=read["source"],
+            content_hash=read["content_hash"] or "",
+            timestamp=read["timestamp"],
+            embedding_model=read["embedding_model"],
+            metadata=own,
+            missing_fields=tuple(theirs for ours, theirs in _NAMES_IN_PAYLOADS.items() if read[ours] is None),
+        )
+
+    def _unreadable(self, record_id: str, record: Mapping[str, Any]) -> IndexFormatError:
+        names = [repr(".".join(path)) for path in self.paths["text"]]
+        places = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        store = self.section.rpartition(".")[0]
+        msg = (
+            f"record {record_id!r:.80} has no text in {places}; its fields are {', '.join(sorted(record)) or 'none'}. "
+            f"Another program wrote it. Name the preset for that program ({', '.join(PRESETS)}), such as "
+            f'[{store}] fields = "langchain", or the field with the text: [{self.section}] text = "...". '
+            "`retrieval doctor` proposes the line"
+        )
+        return IndexFormatError(msg)
+
+    def _parsed(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**record, **{name: _as_object(record.get(name)) for name in self.json}} if self.json else record
+
+    def _metadata(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        found = _at(self._parsed(record), self.metadata) if self.metadata else record
+        return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+    def _text(self, record: Mapping[str, Any]) -> str | None:
+        """Return the first text that is not blank; a blank one where there is no other."""
+        texts = [text for path in self.paths["text"] if isinstance(text := _at(record, path), str)]
+        return next(filter(None, texts), texts[0] if texts else None)
+
+    def _read(self, record_id: str, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a chunk's fields, but for its text, as the record has them; ``None`` for absent ones."""
+        read = {ours: how(self._stored(record, ours)) for ours, how in _HOW_TO_READ.items()}
+        read["document_id"] = read["document_id"] or record_id
+        return read
+
+    def _stored(self, record: Mapping[str, Any], ours: str) -> Any:
+        found = (_at(record, path) for path in self.paths.get(ours, ()))
+        return next((value for value in found if value is not None), None)
 
 
 def positions_as_text(first: int, last: int) -> list[str] | None:
@@ -108,108 +250,17 @@ def positions_as_text(first: int, last: int) -> list[str] | None:
     return None if last - first > _MOST_POSITIONS else [str(number) for number in range(first, last + 1)]
 
 
-def foreign_chunk(record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str], section: str) -> Chunk:
-    """Return a record as a chunk.
-
-    Its text is the mapped field, a LlamaIndex node's text, or the field ``text``, ``page_content``, ``content``,
-    ``chunk_text`` or ``review_text``. Without a document id, the URL of the source or the record's own id is taken.
-    A field that the record lacks is absent, and named in ``missing_fields`` if the specification's payload has it.
-
-    Args:
-        section: Of the settings that map the fields, for the error.
-
-    Raises:
-        IndexFormatError: No field holds its text.
-    """
-    node = _node(metadata.get(NODE))
-    text_name, text = _text(metadata, names, node)
-    if text is None:
-        where = (
-            repr(names["text"])
-            if "text" in names
-            else f"{', '.join(DEFAULT_TEXT_NAMES[:-1])} or {DEFAULT_TEXT_NAMES[-1]}"
-        )
-        msg = (
-            f"record {record_id!r:.80} has no text in {where}; its fields are "
-            f"{', '.join(sorted(metadata)) or 'none'}. Say which one holds the text: "
-            f'[{section}] text = "..."'
-        )
-        raise IndexFormatError(msg)
-    hidden = {text_name, *(_OF_LLAMAINDEX if node else ())} - set(names.values()) | {text_name}
-    own = node.get("metadata") if node and isinstance(node.get("metadata"), dict) else None
-    if own is None:
-        own = {name: value for name, value in metadata.items() if name not in hidden}
-    read = _read(record_id, metadata, names, node)
-    pages = read["page"]
-    if read["chunk_id"] is not None:
-        own = {**own, "chunk_id": read["chunk_id"]}
-    return Chunk(
-        id=record_id,
-        document_id=read["document_id"],
-        text=text,
-        chunk_index=read["chunk_index"] or 0,
-        total_chunks=1 if read["total_chunks"] is None else read["total_chunks"],
-        page_span=PageSpan(pages[0], pages[-1]) if pages else None,
-        section_path=read["section"] or (),
-        parent_id=read["parent_id"],
-        title=read["title"],
-        source=read["source"],
-        content_hash=read["content_hash"] or "",
-        timestamp=read["timestamp"],
-        embedding_model=read["embedding_model"],
-        metadata=own,
-        missing_fields=tuple(theirs for ours, theirs in _NAMES_IN_PAYLOADS.items() if read[ours] is None),
-    )
+def _at(record: Any, path: FieldPath) -> Any:
+    for name in path:
+        record = cast("Mapping[str, Any]", record).get(name) if isinstance(record, Mapping) else None
+    return record
 
 
-def _read(
-    record_id: str, metadata: Mapping[str, Any], names: Mapping[str, str], node: dict[str, Any] | None
-) -> dict[str, Any]:
-    """Return a chunk's fields, but for its text, as the record has them; ``None`` for what it lacks."""
-    read = {ours: how(_stored(ours, metadata, names)) for ours, how in _HOW_TO_READ.items()}
-    read["document_id"] = read["document_id"] or _source_of(node) or record_id
-    return read
-
-
-def _stored(ours: str, metadata: Mapping[str, Any], names: Mapping[str, str]) -> Any:
-    if ours in _ONLY_MAPPED and ours not in names:
-        return None
-    return next((metadata[place] for place in places(ours, names) if metadata.get(place) is not None), None)
-
-
-def _node(content: Any) -> dict[str, Any] | None:
-    if not isinstance(content, str):
-        return None
+def _as_object(text: Any) -> Any:
     try:
-        node = json.loads(content)
-    except ValueError:
+        return json.loads(text, parse_constant=lambda _: None) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", node) if isinstance(node, dict) else None
-
-
-def _text(
-    metadata: Mapping[str, Any], names: Mapping[str, str], node: dict[str, Any] | None
-) -> tuple[str | None, str | None]:
-    if "text" in names and names["text"] != NODE:
-        return names["text"], _as_text(metadata.get(names["text"]))
-    if node:
-        resource = node.get("text_resource")
-        for text in (
-            node.get("text"),
-            cast("dict[str, Any]", resource).get("text") if isinstance(resource, dict) else None,
-        ):
-            if isinstance(text, str) and text:
-                return "text", text
-    for name in DEFAULT_TEXT_NAMES:
-        if isinstance(text := metadata.get(name), str):
-            return name, text
-    return None, None
-
-
-def _source_of(node: dict[str, Any] | None) -> str | None:
-    relationships = node.get("relationships") if node else None
-    source = cast("dict[str, Any]", relationships).get(_SOURCE_NODE) if isinstance(relationships, dict) else None
-    return _as_text(cast("dict[str, Any]", source).get("node_id")) if isinstance(source, dict) else None
 
 
 def _as_text(value: Any) -> str | None:
@@ -226,9 +277,7 @@ def _as_path(value: Any) -> tuple[str, ...] | None:
 
 
 def _as_pages(value: Any) -> tuple[int, ...] | None:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS:
-        return (int(value),)
-    page = _as_int(value)
+    page = _as_position(value)
     return None if page is None or page < 0 else (page,)
 
 
@@ -255,7 +304,6 @@ def _as_position(value: Any) -> int | None:
     return _as_int(value)
 
 
-_DIGITS = 10
 _HOW_TO_READ: dict[str, Callable[[Any], Any]] = {
     "document_id": _as_text,
     "chunk_index": _as_position,
@@ -270,5 +318,5 @@ _HOW_TO_READ: dict[str, Callable[[Any], Any]] = {
     "embedding_model": _as_text,
     "chunk_id": _as_id,
 }
-MAPPED = frozenset({"text", *_HOW_TO_READ})
+MAPPED = frozenset({"text", METADATA, JSON_FIELD, *_HOW_TO_READ})
 """Fields of a chunk that a record's field of another name can be mapped to."""

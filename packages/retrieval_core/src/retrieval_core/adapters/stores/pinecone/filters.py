@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from retrieval_core.adapters.stores.foreign import OF_THE_RECORD, WRITTEN_AS_TEXT, places
+from retrieval_core.adapters.stores.foreign import OF_THE_RECORD, WRITTEN_AS_TEXT, FieldMapping
 from retrieval_core.adapters.stores.paths import exact_float, is_text, item_token
 from retrieval_core.adapters.stores.pinecone.fields import ITEMS, OPAQUE, can_be_name
 from retrieval_core.errors import UnsupportedFilterError
@@ -37,7 +37,7 @@ from retrieval_core.types.filters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from retrieval_core.types.filters import Condition, Filter, Scalar
 
@@ -47,6 +47,8 @@ Expression: TypeAlias = "dict[str, Any] | bool"
 MOST_VALUES = 10_000
 """Values that Pinecone takes in one ``$in`` or ``$nin``."""
 
+DEFAULT_MAPPING = FieldMapping.load(None, "store.pinecone.fields", is_flat=True)
+
 KEPT_AS_DIGITS = frozenset({"page"})
 """Numbers that a record may hold as text."""
 
@@ -54,12 +56,12 @@ _DIGITS = 17  # of whole numbers that 64-bit floats tell apart
 _LARGEST = 1.7976931348623157e308
 
 
-def translate(condition: Filter | None, names: Mapping[str, str] | None = None) -> Expression:
+def translate(condition: Filter | None, mapping: FieldMapping | None = None) -> Expression:
     """Return a filter in Pinecone's language.
 
     Args:
         condition: ``None`` matches everything.
-        names: For an index that others filled: the name there, by our name of a field. ``None`` for our own.
+        mapping: For an index that another program filled. Default: our own fields, and those of the default mapping.
 
     Returns:
         An expression that holds for everything that matches, and as little else as Pinecone can express.
@@ -67,7 +69,11 @@ def translate(condition: Filter | None, names: Mapping[str, str] | None = None) 
     Raises:
         UnsupportedFilterError: It names more values than Pinecone takes.
     """
-    return True if condition is None else _Translation(names).of(condition, negated=False)
+    return (
+        True
+        if condition is None
+        else _Translation(mapping or DEFAULT_MAPPING, is_own=mapping is None).of(condition, negated=False)
+    )
 
 
 def both(*expressions: Expression) -> Expression:
@@ -93,7 +99,8 @@ def _combined(operator: str, expressions: Sequence[Expression]) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
-    names: Mapping[str, str] | None
+    mapping: FieldMapping
+    is_own: bool
 
     def of(self, condition: Filter, *, negated: bool) -> Expression:
         match condition:
@@ -118,7 +125,7 @@ class _Translation:
             case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value) if (
                 not negated and not isinstance(value, str) and path not in KEPT_AS_DIGITS
             ):
-                own = {OPAQUE: {"$in": [path]}} if self.names is None and is_text(path) else False
+                own = {OPAQUE: {"$in": [path]}} if self.is_own and is_text(path) else False
                 operator = condition.operator
                 return either(self._at(path, lambda name: _ordering(name, operator, value), absent=False), own)
             case _:
@@ -133,8 +140,12 @@ class _Translation:
             absent: Whether a record without any of them passes.
         """
         found: Expression = absent or path in OF_THE_RECORD
-        for name in reversed(places(path, self.names or {})):
-            if can_be_name(name) and is_text(name):
+        places = self.mapping.places(path)
+        # Our own records have only the first one, so nothing else says whether the field is absent.
+        for name, *within in reversed(places[:1] if self.is_own and absent else places):
+            if within:  # JSON as text, into which Pinecone cannot look
+                found = True
+            elif can_be_name(name) and is_text(name):
                 found = either(test(name), both({name: {"$exists": False}}, found))
         return found
 
@@ -147,7 +158,7 @@ class _Translation:
             texts += [str(int(number)) for number in numbers if number == int(number)]
         exact = [number for number in map(exact_float, numbers) if number is not None]
         groups: list[Sequence[Scalar]] = [texts, exact, *([value] for value in values if isinstance(value, bool))]
-        tokens = [item_token(path, value) for value in values] if self.names is None else []
+        tokens = [item_token(path, value) for value in values] if self.is_own else []
         combine = either if wanted else both
         native = self._at(
             path,
@@ -161,7 +172,7 @@ class _Translation:
 
     def _exists(self, path: str, *, wanted: bool) -> Expression:
         native = self._at(path, lambda name: {name: {"$exists": wanted}}, absent=not wanted)
-        if self.names is not None or not is_text(path):
+        if not self.is_own or not is_text(path):
             return native
         if wanted:
             return either(native, {OPAQUE: {"$in": [path]}})

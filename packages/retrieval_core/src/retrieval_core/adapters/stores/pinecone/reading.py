@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.fields import FieldCounter
-from retrieval_core.adapters.stores.foreign import foreign_chunk, places, positions_as_text, visible
+from retrieval_core.adapters.stores.foreign import positions_as_text
 from retrieval_core.adapters.stores.paths import exact_float
 from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD, can_be_name
 from retrieval_core.adapters.stores.pinecone.filters import both, either
@@ -20,6 +20,7 @@ from retrieval_core.types.filters import chunk_fields, matches
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from retrieval_core.adapters.stores.foreign import FieldMapping
     from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
     from retrieval_core.adapters.stores.pinecone.filters import Expression
     from retrieval_core.ports import ChunkRange, SearchRequest
@@ -56,7 +57,8 @@ class NamespaceReader:
     """Reads one namespace.
 
     Args:
-        names: The names of fields in an index that others filled, by ours; empty for our own.
+        mapping: How records that another program wrote are read.
+        document_field: The field with a record's document, if the settings name it; such records can be removed.
         dimension: Of the caller's vectors; ``None`` without vectors.
         sparse: Whether the index must keep sparse vectors too.
     """
@@ -65,15 +67,17 @@ class NamespaceReader:
         self,
         connection: PineconeConnection,
         namespace: str,
-        names: Mapping[str, str],
+        mapping: FieldMapping,
         *,
+        document_field: str | None,
         dimension: int | None,
         sparse: bool,
         location: str,
     ) -> None:
         self._connection = connection
         self._namespace = namespace
-        self._names = names
+        self._mapping = mapping
+        self._document_field = document_field
         self._dimension = dimension
         self._sparse = sparse
         self._location = location
@@ -203,28 +207,28 @@ class NamespaceReader:
 
     async def sample_fields(self) -> tuple[frozenset[str], int]:
         """Return the paths of the fields of some records, and how many records these are."""
-        answer = await self._ask(_SAMPLE, {"vector": [1.0, *[0.0] * (await self.dimension() - 1)]})
+        sample = await self.sample()
         counter = FieldCounter()
-        for match in answer.matches:
-            metadata: dict[str, Any] = match.metadata or {}
+        for name, metadata in sample:
             is_own = RECORD in metadata
-            counter.add(chunk_fields(chunk_of(metadata)) if is_own else visible(match.id, metadata, self._names))
-        return frozenset(counter.catalogue()), len(answer.matches)
+            counter.add(chunk_fields(chunk_of(metadata)) if is_own else self._mapping.visible(name, metadata))
+        return frozenset(counter.catalogue()), len(sample)
+
+    async def sample(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the ids and metadata of some records."""
+        answer = await self._ask(_SAMPLE, {"vector": [1.0, *[0.0] * (await self.dimension() - 1)]})
+        return [(match.id, match.metadata or {}) for match in answer.matches]
 
     def range_expression(self, part: ChunkRange) -> Expression:
         """Return an expression for a range of a document's chunks, and for those whose position is unknown."""
         first, last = max(part.first, -_LAST_POSITION), min(part.last, _LAST_POSITION)
         if first > last:
             return False
-        of_others = self._range_of_others(part.document_id, first, last)
-        if self._names:
-            return of_others
         own = {"$and": [{DOCUMENT: {"$eq": part.document_id}}, *_bounds(POSITION, first, last)]}
-        return either(own, of_others)
+        return either(own, self._range_of_others(part.document_id, first, last))
 
     def _range_of_others(self, document_id: str, first: int, last: int) -> Expression:
-        documents = [name for name in places("document_id", self._names) if can_be_name(name)]
-        positions = [name for name in places("chunk_index", self._names) if can_be_name(name)]
+        documents, positions = self._names("document_id"), self._names("chunk_index")
         number = exact_float(int(document_id)) if document_id.isdecimal() and len(document_id) <= _DIGITS else None
         values = [document_id] if number is None else [document_id, number]
         of_document = either(*({name: {"$eq": value}} for name in documents for value in values))
@@ -235,6 +239,10 @@ class NamespaceReader:
         is_unknown = both(*({name: {"$exists": False}} for name in positions)) if first <= 0 <= last else False
         return both(of_document, either(in_place, is_unknown))
 
+    def _names(self, field: str) -> list[str]:
+        """Return the names that a field of ours may have in the metadata."""
+        return [path[0] for path in self._mapping.places(field) if len(path) == 1 and can_be_name(path[0])]
+
     async def ids_of(self, document_ids: Collection[str]) -> set[str]:
         """Return the ids of all records of documents."""
         ordered = sorted(document_ids)
@@ -244,7 +252,7 @@ class NamespaceReader:
         return found
 
     async def _ids_of_some(self, document_ids: Sequence[str]) -> set[str]:
-        mapped = self._names.get("document_id")
+        mapped = self._document_field
         wanted = {"$in": [*document_ids]}
         expression = {"$or": [{DOCUMENT: wanted}, {mapped: wanted}]} if mapped else {DOCUMENT: wanted}
         # A query answers with ids alone; reading by metadata would bring all vectors along.
@@ -268,9 +276,9 @@ class NamespaceReader:
         if RECORD in metadata:
             chunk = chunk_of(metadata)
             return chunk if matches(condition, chunk_fields(chunk)) else None
-        if not matches(condition, visible(record_id, metadata, self._names)):
+        if not matches(condition, self._mapping.visible(record_id, metadata)):
             return None
-        return foreign_chunk(record_id, metadata, self._names, "store.pinecone.fields")
+        return self._mapping.chunk(record_id, metadata)
 
 
 def _bounds(name: str, first: int, last: int) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
-from retrieval_core.adapters.stores.foreign import MAPPED, PRESETS, resolve_fields
+from retrieval_core.adapters.stores.foreign import FieldMapping
 from retrieval_core.adapters.stores.paths import is_text
 from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
@@ -40,7 +41,7 @@ from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from pydantic import SecretStr
 
@@ -61,17 +62,16 @@ class PineconeStore(LoadsPackage):
     is repeated as a whole.
 
     In an index that another program filled, filters see each record's metadata, and the mapped fields under our names.
+    If no fields are mapped, it has those of the preset ``default``.
 
     Args:
         api_key: Key of the project; required, and sent to the index only.
         index_name: Looked up with the first call. Not needed with a host.
         host: Address of the index; ``http://`` for a server on this machine.
         namespace: The part of the index that is searched and written; two more beside it hold the catalog.
-        fields: For an index of another program: its fields for a chunk's ``text``, ``document_id``, ``chunk_index``,
-            ``total_chunks``, ``title``, ``source``, ``section``, ``page``, ``parent_id``, ``content_hash``,
-            ``timestamp``, ``embedding_model`` or ``chunk_id``. The key ``preset`` names the layout that the other keys
-            add to: ``default``, ``langchain``, ``llamaindex`` or ``haystack``. Records of LlamaIndex and LangChain
-            need none.
+        fields: For an index of another program, a preset: ``default``, ``langchain``, ``llamaindex`` or ``haystack``.
+            Or metadata fields by a chunk's field: ``text``, ``document_id``, ``chunk_index``, ``title``, ``source`` and
+            so on; the key ``preset`` names the preset that these add to.
         embedder_id: Names the embedder of the vectors; without it there is no dense search and no writing.
         dimension: Components of each vector, given exactly when the embedder is.
         sparse: Whether the index keeps sparse vectors for lexical search, for which its metric must be ``dotproduct``.
@@ -95,7 +95,7 @@ class PineconeStore(LoadsPackage):
         index_name: str | None = None,
         host: str | None = None,
         namespace: str = "",
-        fields: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | str | None = None,
         embedder_id: str | None = None,
         dimension: int | None = None,
         sparse: bool = False,
@@ -112,12 +112,19 @@ class PineconeStore(LoadsPackage):
         location = f"{self._connection.location}, namespace {namespace or '__default__'}"
         self._analyzer = analyzer or Analyzer()
         self._identity = Identity(location, self._analyzer.id, embedder_id, dimension)
-        self._names = resolve_fields(fields or {}, PRESETS, MAPPED, "store.pinecone.fields")
+        self._mapping = FieldMapping.load(fields, "store.pinecone.fields", is_flat=True)
+        self._is_mapped = bool(fields)
         self._namespace = namespace
         self._sparse = sparse
         self._catalog = SourceCatalog(self._connection, namespace)
         self._reader = NamespaceReader(
-            self._connection, namespace, self._names, dimension=dimension, sparse=sparse, location=location
+            self._connection,
+            namespace,
+            self._mapping,
+            document_field=fields.get("document_id") if isinstance(fields, Mapping) else None,
+            dimension=dimension,
+            sparse=sparse,
+            location=location,
         )
         kept: dict[Side, bool] = {"dense": dimension is not None, "lexical": sparse}
         self.sides: frozenset[Side] = frozenset(side for side, is_kept in kept.items() if is_kept)
@@ -126,7 +133,7 @@ class PineconeStore(LoadsPackage):
     def id(self) -> str:
         """Names the index, the namespace, and how its records are read."""
         words = f"sparse by {self._analyzer.id}" if self._sparse else "dense"
-        return f"{self._identity.location}, {sorted(self._names.items())}, {words}"
+        return f"{self._identity.location}, {self._mapping.id}, {words}"
 
     async def describe(self) -> StoreInfo:
         """Return the store's contents and abilities; documents are those that this library wrote.
@@ -222,7 +229,7 @@ class PineconeStore(LoadsPackage):
         if request.limit > MOST_RESULTS:
             msg = f"Pinecone returns at most {MOST_RESULTS} results, got the limit {request.limit}"
             raise InvalidParameterError(msg)
-        expression = translate(request.filter, self._names or None)
+        expression = translate(request.filter, self._mapping if self._is_mapped else None)
         if request.vector is not None:
             self._identity.check_query_vector(request.vector, self._identity.manifest(), request.vector_name)
             await self._reader.dimension()  # checks the index
@@ -263,7 +270,7 @@ class PineconeStore(LoadsPackage):
             ServiceError: Pinecone failed.
         """
         self._connection.check_open()
-        expression = translate(request.filter, self._names or None)
+        expression = translate(request.filter, self._mapping if self._is_mapped else None)
         if expression is False:
             return Fetched()
         ids = [*dict.fromkeys(vector_id(name) for name in request.chunk_ids)]
@@ -324,6 +331,11 @@ class PineconeStore(LoadsPackage):
         """
         self._connection.check_open()
         return await self._reader.sample_fields()
+
+    async def sample_records(self) -> Sequence[Mapping[str, Any]]:
+        """Return the metadata of some records of another program, so that a mapping can be proposed."""
+        self._connection.check_open()
+        return [metadata for _, metadata in await self._reader.sample() if RECORD not in metadata]
 
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source, by its name."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.qdrant.connection import models
 from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, OWN, digest
-from retrieval_core.adapters.stores.qdrant.foreign import SECTION, proposed_settings
 from retrieval_core.adapters.stores.qdrant.points import DENSE, GENERATION, KIND, WORDS, named, point_id
 from retrieval_core.errors import (
     DimensionMismatchError,
@@ -25,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.adapters.stores.checks import Identity
+    from retrieval_core.adapters.stores.foreign import FieldMapping
     from retrieval_core.adapters.stores.qdrant.connection import QdrantConnection
 
 _FORMAT = 1
 _STATE = point_id("state", "")
 _NOT_FOUND = 404
-_LOOKED_AT = 10
-"""Points that settings are proposed by."""
+_SAMPLE = 10
+"""Points that show whether a collection of another program can be read."""
 _KEYWORDS = (KIND, HAS, "document_id", "parent_id", "source")
 _INTEGERS = ("chunk_index", GENERATION)
 
@@ -87,7 +87,8 @@ class QdrantCollection:
 
     Args:
         identity: What the store was opened with.
-        is_foreign: Whether the settings say how points of another program are read.
+        mapping: How points that another program wrote are read.
+        is_mapped: Whether the settings say so, which an index of this library does not need.
         vector: The vector of such a collection; needed where it has several.
         indexed_fields: Those that get an index for comparisons.
     """
@@ -98,14 +99,16 @@ class QdrantCollection:
         name: str,
         identity: Identity,
         *,
-        is_foreign: bool,
+        mapping: FieldMapping,
+        is_mapped: bool,
         vector: str | None,
         indexed_fields: Sequence[str],
     ) -> None:
         self._connection = connection
         self._name = name
         self._identity = identity
-        self._is_foreign = is_foreign
+        self._mapping = mapping
+        self._is_mapped = is_mapped
         self._vector = vector
         self._indexed_fields = indexed_fields
         self._opened: Opened | None = None
@@ -121,33 +124,45 @@ class QdrantCollection:
 
         Raises:
             IndexNotFoundError: There is no such collection.
-            IndexFormatError: Another program filled it, and the settings do not say how it is read, which the message
-                does; or they say so of an index of this library.
+            IndexFormatError: Another program filled it, and the mapped fields hold no text, or its vector is not
+                named; or fields are mapped of an index of this library.
             EmbedderMismatchError: It was built with another embedder.
             DimensionMismatchError: Its vectors have another length.
         """
         if self._opened is not None:
             return self._opened
         state = await self.state()
-        if state is not None and self._is_foreign:
-            msg = f"{self._identity.location} is an index of this library; leave {SECTION} out, which is for others"
+        if state is not None and self._is_mapped:
+            msg = (
+                f"{self._identity.location} is an index of this library; leave {self._mapping.section} out, "
+                "which is for others"
+            )
             raise IndexFormatError(msg)
         opened = await self._foreign() if state is None else Opened(state.manifest, DENSE)
         self._opened = None if opened.is_empty else opened
         return opened
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program filled it, as far as is known before it is opened."""
+        return self._is_mapped if self._opened is None else self._opened.manifest is None
+
+    async def sample(self) -> list[Any]:
+        """Return some points of a collection that another program filled; none of an index of this library."""
+        return [] if await self._state_points() else await self._some_points()
 
     async def described(self) -> CollectionState | None:
         """Return Qdrant's report on a collection that another program filled; ``None`` for an index of this library.
 
         Raises:
             IndexNotFoundError: There is no such collection.
+            IndexFormatError: It has several vectors, and the settings name none of them.
         """
         if await self._state_points():
             return None
         info = await self.call("get_collection")
         vectors = _by_name(info.config.params.vectors)
-        name = self._vector if self._vector in vectors else next(iter(vectors), "")
-        return state_of(info, name)
+        return state_of(info, self._searched(vectors) if vectors else "")
 
     async def state(self) -> State | None:
         """Return what the index says of itself now; ``None`` for a collection that another program filled.
@@ -260,23 +275,32 @@ class QdrantCollection:
         if not info.points_count:
             is_clear = self._vector in vectors or (self._vector is None and len(vectors) == 1)
             return Opened(None, self._checked_vector(vectors) if is_clear else "", is_empty=True)
-        if not self._is_foreign:
-            points, _ = await self.call("scroll", limit=_LOOKED_AT, with_payload=True)
-            payloads: list[dict[str, Any]] = [point.payload or {} for point in points]
+        name = self._checked_vector(vectors)
+        points = await self._some_points()
+        if any(OWN in (point.payload or {}) for point in points):
             msg = (
-                f"{self._identity.location} was filled by another program. To read it, say which of its fields hold "
-                f"what, for instance:\n{proposed_settings(payloads, [*vectors])}"
+                f"{self._identity.location} is an index of this library, but says nothing of itself. If another "
+                "process is creating it, try again; otherwise build the index anew, in another collection"
             )
             raise IndexFormatError(msg)
-        return Opened(None, self._checked_vector(vectors))
+        self._mapping.check((str(point.id), point.payload or {}) for point in points)
+        return Opened(None, name)
 
-    def _checked_vector(self, vectors: Mapping[str, Any]) -> str:
+    async def _some_points(self) -> list[Any]:
+        points, _ = await self.call("scroll", limit=_SAMPLE, with_payload=True)
+        return points
+
+    def _searched(self, vectors: Mapping[str, Any]) -> str:
         name = next(iter(vectors), "") if self._vector is None and len(vectors) == 1 else self._vector
         if name is None or name not in vectors:
             there = ", ".join(f"{one!r}" for one in vectors) or "none"
             given = "" if self._vector is None else f", and store.qdrant.vector is {self._vector!r}"
             msg = f"{self._identity.location} has the vectors {there}{given}; set store.qdrant.vector to one of them"
             raise IndexFormatError(msg)
+        return name
+
+    def _checked_vector(self, vectors: Mapping[str, Any]) -> str:
+        name = self._searched(vectors)
         parameters = vectors[name]
         if parameters.distance != models().Distance.COSINE:
             msg = (

@@ -31,6 +31,7 @@ from retrieval_core.types.filters import matches
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 
+    from retrieval_core.adapters.stores.foreign import FieldMapping
     from retrieval_core.adapters.stores.qdrant.collection import Opened, QdrantCollection
     from retrieval_core.adapters.stores.qdrant.filters import Expression, Pushed
     from retrieval_core.adapters.stores.qdrant.points import Kind
@@ -56,12 +57,12 @@ class CollectionReader:
     """Reads one collection.
 
     Args:
-        names: The fields of a collection that another program filled, by ours.
+        mapping: How points that another program wrote are read.
     """
 
-    def __init__(self, collection: QdrantCollection, names: Mapping[str, str], location: str) -> None:
+    def __init__(self, collection: QdrantCollection, mapping: FieldMapping, location: str) -> None:
         self._collection = collection
-        self._names = names
+        self._mapping = mapping
         self._location = location
 
     async def search(
@@ -219,7 +220,7 @@ class CollectionReader:
         return frozenset(counter.catalogue()), len(points)
 
     def _pushed(self, opened: Opened, condition: Filter | None) -> Pushed:
-        return filters.translate(condition) if opened.manifest else foreign.translate(condition, self._names)
+        return filters.translate(condition) if opened.manifest else foreign.translate(condition, self._mapping)
 
     def _selected(self, opened: Opened, pushed: Pushed) -> Any:
         """Return how much of the payload a search needs; the chunks that are wanted are fetched later."""
@@ -240,7 +241,7 @@ class CollectionReader:
                 if not pushed.is_exact and not matches(request.filter, self._fields(opened, point, reader)):
                     continue
                 if opened.manifest is None:
-                    chunk = foreign.chunk_of(name, payload, self._names)
+                    chunk = self._mapping.chunk(name, payload)
             except IndexFormatError as error:
                 unreadable.append((point.score, error))
                 continue
@@ -254,7 +255,7 @@ class CollectionReader:
         payload = _payload(point)
         if opened.manifest:
             return fields_of(payload, reader)
-        return foreign.fields_of(str(point.id), payload, self._names)
+        return self._mapping.visible(str(point.id), payload)
 
     async def _chunks(self, request: FetchRequest, expression: Expression) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return chunks and their vectors."""
@@ -279,7 +280,7 @@ class CollectionReader:
         ids = (foreign.native_id(name) for name in request.chunk_ids)
         points = await self.retrieved((one for one in ids if one is not None), with_vectors=vectors)
         ranges = [
-            foreign.range_expression(part.document_id, *_bounds(part), self._names)
+            foreign.range_expression(part.document_id, *_bounds(part), self._mapping)
             for part in request.ranges
             if distinct((part.document_id,))
         ]
@@ -292,7 +293,7 @@ class CollectionReader:
             name = str(point.id)
             if not matches(request.filter, self._fields(opened, point, reader)):
                 continue
-            chunk = foreign.chunk_of(name, _payload(point), self._names)
+            chunk = self._mapping.chunk(name, _payload(point))
             if name in request.chunk_ids or _is_in(chunk, request.ranges):
                 chunks[name] = chunk
                 if (vector := vector_of(point, opened.vector)) is not None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.fields import first_fields
+from retrieval_core.adapters.stores.foreign import FieldMapping
 from retrieval_core.adapters.stores.qdrant.collection import QdrantCollection, state_of
 from retrieval_core.adapters.stores.qdrant.connection import checked_collection, connect, models
 from retrieval_core.adapters.stores.qdrant.filters import both, one_of
-from retrieval_core.adapters.stores.qdrant.foreign import resolve_names
 from retrieval_core.adapters.stores.qdrant.points import WORDS, distinct, named, value_of
 from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_kind
 from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
@@ -57,7 +57,7 @@ class QdrantStore(LoadsPackage):
     the other stores. See :mod:`retrieval_core.adapters.stores.term_vectors`.
 
     A collection that another program filled is only read, by its vectors; filters see its metadata and the mapped
-    fields under our names.
+    fields under our names. If no fields are mapped, it has those of the preset ``default``.
 
     Args:
         url: Address of the server. Default port: 6333.
@@ -67,16 +67,14 @@ class QdrantStore(LoadsPackage):
         collection: Its name.
         indexed_fields: Fields that get an index for ``$gt`` and its like; all are indexed for equality.
         vector: Name of the searched vector, if a collection of another program has several.
-        fields: Paths in a point's payload, for a collection of another program. Keys are a chunk's ``text``, the object
-            with its ``metadata``, ``document_id``, ``chunk_index``, ``title``, ``source`` and so on. The key ``preset``
-            names the layout that the other keys add to: ``default``, ``langchain``, ``llamaindex`` or ``haystack``.
+        fields: For a collection of another program, a preset: ``default``, ``langchain``, ``llamaindex`` or
+            ``haystack``. Or paths in a point's payload by a chunk's field: ``text``, the object with its ``metadata``,
+            ``document_id``, ``chunk_index``, ``title``, ``source`` and so on; the key ``preset`` names the preset that
+            these add to.
         embedder_id: Name of the embedder. Without it a new index has no vectors, and an index with vectors has only
             keyword search and can't be added to.
         dimension: Components of each vector, given exactly when the embedder is.
         vectors: Names of the named vectors that chunks may have, at most eight.
-
-    Attributes:
-        sides: The kinds of search it does, known without asking Qdrant.
 
     Raises:
         ConfigurationError: There is neither an address nor a path, or one of them, the key or the name cannot be used.
@@ -95,7 +93,7 @@ class QdrantStore(LoadsPackage):
         collection: str = COLLECTION,
         indexed_fields: Sequence[str] = (),
         vector: str | None = None,
-        fields: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | str | None = None,
         embedder_id: str | None = None,
         dimension: int | None = None,
         analyzer: Analyzer | None = None,
@@ -105,29 +103,34 @@ class QdrantStore(LoadsPackage):
         location = f"Qdrant collection {checked_collection(collection)} {self._connection.place}"
         self._analyzer = analyzer or Analyzer()
         self._identity = Identity(location, self._analyzer.id, embedder_id, dimension, tuple(vectors))
-        names = resolve_names(fields or {})
+        mapping = FieldMapping.load(fields, "store.qdrant.fields")
         self._collection = QdrantCollection(
             self._connection,
             collection,
             self._identity,
-            is_foreign=bool(fields),
+            mapping=mapping,
+            is_mapped=bool(fields),
             vector=vector,
             indexed_fields=indexed_fields,
         )
-        self._reader = CollectionReader(self._collection, names, location)
+        self._reader = CollectionReader(self._collection, mapping, location)
         self._writer = CollectionWriter(self._collection, self._reader, self._analyzer, self._identity)
-        has_vectors = dimension is not None
-        others: frozenset[Side] = frozenset({"dense"}) if has_vectors else frozenset()
-        self.sides: frozenset[Side] = others if fields else self._identity.sides(None)
         self._catalogue: tuple[str, Mapping[str, FieldInfo]] | None = None
         self._closed = False
+
+    @property
+    def sides(self) -> frozenset[Side]:
+        """The kinds of search it does, as far as is known without asking Qdrant."""
+        if not self._collection.is_foreign:
+            return self._identity.sides(None)
+        return frozenset({"dense"} if self._identity.dimension is not None else ())
 
     async def describe(self) -> StoreInfo:
         """Return the store's contents and abilities.
 
         Raises:
             IndexNotFoundError: There is no such collection.
-            StoreError: The index cannot be opened; for a collection of another program, the message proposes settings.
+            StoreError: The index cannot be opened, or the records of another program have no text in the mapped fields.
             ServiceError: Qdrant failed.
         """
         self._check_open()
@@ -208,7 +211,7 @@ class QdrantStore(LoadsPackage):
             query = unit_rows(request.vector).tolist()
         else:
             if opened.manifest is None:
-                msg = f"{self._identity.location} has no keyword search; use mode 'dense'"
+                msg = f"{self._identity.location} has no keyword search: another program filled it; use mode 'dense'"
                 raise StoreError(msg)
             weights = question_weights(limited(self._analyzer.query_terms(request.text or "")))
             if not weights:
@@ -278,6 +281,11 @@ class QdrantStore(LoadsPackage):
         self._check_open()
         opened = await self._collection.opened()
         return None if opened.manifest else await self._reader.sample_fields(opened)
+
+    async def sample_records(self) -> Sequence[Mapping[str, Any]]:
+        """Return a few payloads of a collection that another program filled, so that a mapping can be proposed."""
+        self._check_open()
+        return [point.payload or {} for point in await self._collection.sample()]
 
     async def count_chunks(self, condition: Filter) -> int:
         """Return how many chunks pass a filter; 0 before the first write.
