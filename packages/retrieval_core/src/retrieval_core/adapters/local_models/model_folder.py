@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.adapters.local_models.known_models import Pooling
-    from retrieval_core.config.adapters import EmbeddingModelConfig
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 """Where a model may lie in its folder, the first one that there is."""
@@ -82,7 +81,8 @@ def tokenizer_limit(folder: Path) -> int | None:
 
 
 def settled(
-    settings: EmbeddingModelConfig,
+    stated: ModelFacts,
+    dimension: int | None,
     name: str | None,
     *,
     section: str,
@@ -93,7 +93,8 @@ def settled(
     """Return all facts of a model: as configured, else as its files say, else as is known of its name.
 
     Args:
-        settings: What is configured.
+        stated: What the settings say.
+        dimension: The configured dimension of vectors; ``None`` for the model's own.
         name: The model's own, where it is told.
         section: Where in the configuration that is, for messages.
         place: Folder or name, for messages.
@@ -103,14 +104,10 @@ def settled(
     Raises:
         ConfigurationError: Something is told nowhere, or the vectors cannot be cut as configured.
     """
-    stated = ModelFacts(
-        None, settings.max_tokens, settings.pooling, settings.query_prefix, settings.passage_prefix,
-        settings.matryoshka_dimensions,
-    )  # fmt: skip
     facts = stated | found | known_model(name) | otherwise
     if facts.query_prefix is not None:  # whoever says that of questions, and nothing of passages, means that
         facts |= ModelFacts(passage_prefix="")
-    facts |= ModelFacts(dimension=settings.dimension, matryoshka_dimensions=(), centred=False)
+    facts |= ModelFacts(dimension=dimension, matryoshka_dimensions=(), centred=False)
     needed = ("dimension", "max_tokens", "pooling", "query_prefix")
     if missing := [fact for fact in needed if getattr(facts, fact) is None]:
         close = get_close_matches(name or "", KNOWN_MODELS, n=3, cutoff=0.5) or ["BAAI/bge-base-en-v1.5"]
@@ -121,7 +118,7 @@ def settled(
             f"or set {section}.model to a known name, such as {', '.join(close)}"
         )
         raise ConfigurationError(msg)
-    _check_cut(settings.dimension, facts, section, place)
+    _check_cut(dimension, facts, section, place)
     return facts
 
 
@@ -133,7 +130,8 @@ def _check_cut(dimension: int | None, facts: ModelFacts, section: str, place: st
     cut_to = f"may be cut to {', '.join(map(str, allowed))}" if allowed else "are not known to bear being cut"
     msg = (
         f"{place}: vectors of this model have {facts.dimension} components and {cut_to}; {section}.dimension is "
-        f"{dimension}. If its card says that it was trained for that, list it in {section}.matryoshka_dimensions"
+        f"{dimension}. Leave it out; or, if its card says that it was trained for that, list it as "
+        "matryoshka_dimensions in the config.json beside the model"
     )
     raise ConfigurationError(msg)
 
