@@ -93,7 +93,10 @@ def _item(item: str, depth: int) -> str:
     first, *rest = item[width:].split("\n")
     content = "\n".join((first, *(line[min(width, len(line) - len(line.lstrip())) :] for line in rest)))
     told = _plain(content, depth + 1)
-    return f"{mark[1]} {told}" if mark[1] and told else told
+    if mark[1] and told:
+        # Behind the number a fence would belong to the item, and its end, on a line of its own, would begin another one.
+        return f"{mark[1]}\n{told}" if _FENCE.match(told) else f"{mark[1]} {told}"
+    return told
 
 
 def _paragraph(said: str, depth: int) -> str:
