@@ -151,7 +151,7 @@ def plugin_alone(session: nox.Session) -> None:
     plugin = next(folder.glob("llama_index*.whl")).as_uri()
     requirement = f"llama-index-retrievers-retrieval-core @ {plugin}"
     session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
-    session.run("pytest", *PARALLEL, "tests/llamaindex", *session.posargs, env=QUICK)
+    session.run("pytest", *PARALLEL, "tests/llamaindex", "tests/unit/llamaindex", *session.posargs, env=QUICK)
 
 
 @nox.session
@@ -162,7 +162,7 @@ def plugin_lowest(session: nox.Session) -> None:
     if lowest is None:
         session.error("the plugin names no lowest version of llama-index-core")
     session.install("-e", CORE, "-e", f"./{PLUGIN}", f"llama-index-core=={lowest[1]}", *group("test"))
-    session.run("pytest", *PARALLEL, "tests/llamaindex", *session.posargs)
+    session.run("pytest", *PARALLEL, "tests/llamaindex", "tests/unit/llamaindex", *session.posargs)
 
 
 @nox.session
@@ -180,7 +180,7 @@ def mcp_alone(session: nox.Session) -> None:
     server = next(folder.glob("retrieval_core_mcp-*.whl")).as_uri()
     requirement = f"retrieval-core-mcp @ {server}"
     session.install("--force-reinstall", "--find-links", str(folder), requirement, *group("test"))
-    session.run("pytest", *PARALLEL, "tests/mcp", *session.posargs, env=QUICK)
+    session.run("pytest", *PARALLEL, "tests/mcp", "tests/unit/mcp", *session.posargs, env=QUICK)
 
 
 @nox.session

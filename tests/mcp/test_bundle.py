@@ -19,8 +19,8 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 
 from mcp import Client
 from retrieval_core_mcp import Library, ServerSettings, __version__, create_server, read_settings
-from retrieval_core_mcp.command import _options as read_options
 from support.mcp_bundle import BUNDLE, MANIFEST, PACKAGE, PARTS, VARIABLE, WHEELS, pack, start_of
+from support.mcp_command import read_options
 
 PROJECT = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SERVER: dict[str, Any] = json.loads((PACKAGE / "server.json").read_text(encoding="utf-8"))

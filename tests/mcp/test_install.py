@@ -10,10 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
@@ -21,17 +21,13 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from mcp import Client
-from retrieval_core_mcp.command import serve
-from retrieval_core_mcp.install import command
-from retrieval_core_mcp.install.clients import CLIENTS
-from retrieval_core_mcp.install.clients import config_file as place_of
-from retrieval_core_mcp.install.json_text import with_entry, without_entry
+from support.mcp_command import CLIENTS, serve
+from support.mcp_command import config_file as place_of
 from support.processes import MCP
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 GROUPS = {name: client.servers for name, client in CLIENTS.items()}
+NO_TERMINAL = "Nothing was changed: there is no terminal to ask at. Add --yes to write this without a question."
+CHANGED = "Nothing was changed: another program has changed the file meanwhile. Run the command again."
 HOMES = ("HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME")
 """The variables that say where a user's files are."""
 
@@ -130,21 +126,7 @@ def test_all_else_stays_and_undo_gives_it_back(data: st.DataObject, client: str)
         assert (assistant.files, assistant.file.read_bytes()) == ([name], before)
 
 
-ODD = '{"n": 1.50E+3, "d": {"a": 1, "a": 2}, "servers": {"\\u0041": {"x":\t-0.0}  }, "e": "\\/"}'
 """What a program that reads and writes JSON would write in another way, or lose."""
-
-
-@given(text=configurations("servers"), entry=st.dictionaries(TEXTS, VALUES, min_size=1))
-@example(text=ODD, entry={"command": "x"})
-def test_only_the_entry_is_written(text: str, entry: Mapping[str, object]) -> None:
-    """The text around it is the same, character for character."""
-    after = with_entry(text, "servers", "documents", {"args": [], **entry})
-    assert read(after)["servers"]["documents"] == {"args": [], **entry}
-    changed = with_entry(after, "servers", "documents", {"other": 1})
-    assert read(changed) == {**read(after), "servers": {**read(after)["servers"], "documents": {"other": 1}}}
-    if read(text).get("servers"):
-        assert without_entry(after, "servers", "documents") == text
-        assert without_entry(changed, "servers", "documents") == text
 
 
 @given(text=configurations("mcpServers"), more=SERVERS)
@@ -313,7 +295,7 @@ def test_without_a_terminal_nothing_is_written(assistant: Assistant) -> None:
     )
     assert ended.returncode == 1
     assert '"documents": {' in ended.stdout
-    assert ended.stderr == f"{command.NO_TERMINAL}\n"
+    assert ended.stderr == f"{NO_TERMINAL}\n"
     assert assistant.files == []
 
 
@@ -329,7 +311,7 @@ def test_a_file_that_changes_meanwhile_is_left_alone(
 
     monkeypatch.setattr(sys, "stdin", Slow())
     assert assistant.install() == 1
-    assert capsys.readouterr().err == f"{command.CHANGED}\n"
+    assert capsys.readouterr().err == f"{CHANGED}\n"
     assert (assistant.files, assistant.file.read_text()) == (["mcp.json"], '{"theme": "dark"}')
 
 
@@ -424,22 +406,3 @@ def test_a_packaged_claude_desktop_has_a_folder_of_its_own(tmp_path: Path) -> No
     private = package / "LocalCache/Roaming/Claude"
     private.mkdir(parents=True)
     assert place_of("claude-desktop", "win32", HOME, environment) == private / "claude_desktop_config.json"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "absent"),
-    [(["--version"], "retrieval_core_mcp.install"), (["install", "--client", "cursor"], "mcp")],
-)
-def test_what_is_imported(assistant: Assistant, arguments: list[str], absent: str) -> None:
-    """Nothing of it by the server, and nothing of the protocol by it."""
-    program = f"""
-import sys
-from retrieval_core_mcp.command import serve
-try:
-    serve({arguments})
-except SystemExit:
-    print("absent" if {absent!r} not in sys.modules else "imported")
-"""
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
-    assert ended.stdout.endswith("\nabsent\n")

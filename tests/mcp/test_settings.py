@@ -8,7 +8,6 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp import ServerSettings, read_settings
-from retrieval_core_mcp.settings import named_indexes
 
 
 def test_every_source_is_read() -> None:
@@ -65,22 +64,3 @@ def test_wrong_settings_are_named(name: str, value: str, expected: str) -> None:
     with pytest.raises(ConfigurationError, match="the server's settings are wrong") as caught:
         read_settings(environment={f"RETRIEVAL_MCP__{name}": value})
     assert expected in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
-        ("notes.db", {"notes": "notes.db"}),
-        ("wiki=notes.db", {"wiki": "notes.db"}),
-        ("/a=b/notes.db", {"notes": "/a=b/notes.db"}),
-        (r"C:\a=b\notes.db", {"x": r"C:\a=b\notes.db"}),
-        ("wiki=/a=b/notes.db", {"wiki": "/a=b/notes.db"}),
-        ("/wiki/handbook/.retrieval/index.db", {"handbook": "/wiki/handbook/.retrieval/index.db"}),
-    ],
-)
-def test_a_path_may_have_an_equals_sign(place: str, expected: dict[str, str]) -> None:
-    """What stands before one is a name only where no folder does."""
-    named = named_indexes([place], "")
-    assert list(named.values()) == list(expected.values())
-    if "\\" not in place:  # what a file is called there, only Windows knows
-        assert named == expected

@@ -26,11 +26,10 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
 )
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, IndexTarget, ServiceTarget, Suite, run_suite
-from retrieval_core.evaluate.suite.targets import SuiteQuestion
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.command_line import main
 from support.http_process import http_process
-from support.suites import chunks
+from support.suites import SuiteQuestion, chunks
 from support.wire_server import Hang, Response, WireServer
 
 if TYPE_CHECKING:

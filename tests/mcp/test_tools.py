@@ -12,7 +12,6 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 
 from mcp import Client
 from retrieval_core_mcp import Library, ServerSettings, create_server
-from retrieval_core_mcp.tools.calling import Tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -72,15 +71,6 @@ def test_tools_are_described(talk: Any) -> None:
     assert tools["search"].input_schema["required"] == ["query"]
     assert properties["top_k"]["default"] == 5
     assert set(tools["fetch"].input_schema["properties"]) == {"id", "offset", "around", "max_characters"}
-
-
-def test_a_call_does_not_make_the_list(config: RetrievalConfig) -> None:
-    """Over HTTP the protocol's library holds headers against a tool's arguments, which it is told without the list."""
-    settings = ServerSettings(retrieval=config)
-    server = create_server(settings, Library(settings))
-    listed = {tool.name: tool.input_schema for tool in Tools(settings, {"one": Library(settings)}).list()}
-    assert server.get_tool_input_schema is not None
-    assert {name: server.get_tool_input_schema(name) for name in [*listed, "nothing"]} == {**listed, "nothing": None}
 
 
 def test_search_answers_in_both_forms(talk: Any) -> None:

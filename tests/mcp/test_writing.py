@@ -13,9 +13,7 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp import Client
 from retrieval_core import RetrievalConfig
 from retrieval_core.config import EmbedderConfig
-from retrieval_core.types.filters import Eq
 from retrieval_core_mcp import Library, ServerSettings, create_server
-from retrieval_core_mcp.tools.calling import Tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -146,22 +144,6 @@ def test_a_document_is_removed(notes: Path) -> None:
         assert (notes / "a.md").exists()
 
     talk(settings_of(notes), conversation)
-
-
-def test_who_sees_a_part_does_not_write(notes: Path) -> None:
-    """A file belongs to no tenant, and what a tenant cannot see it cannot remove."""
-    settings = settings_of(notes)
-
-    async def conversation() -> None:
-        library = Library(settings)
-        tools = Tools(settings, {"notes": library})
-        for name, given in (("index_path", {"path": "."}), ("remove_document", {"id": "a.md"})):
-            answer: Any = await tools.call(name, given, Eq("tenant", "acme"), step=lambda _step: None)
-            assert answer.is_error
-            assert "may not write" in answer.content[0].text
-        await library.aclose()
-
-    asyncio.run(conversation())
 
 
 def test_a_folder_is_followed(notes: Path) -> None:

@@ -11,9 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retrieval_core import Document, open_index
-from retrieval_core.ingest.comparison import compare_chunks
-from retrieval_core.ingest.parsed import ParsedDocument
-from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.types import TextDifference, content_hash
 from support.corruption import KINDS, LEXICAL, MODULES, Damage, lexical
 
@@ -110,19 +107,6 @@ def test_a_repair_mends_what_differs_and_touches_nothing_else(tmp_path: Path, st
             assert repaired(place) == [chunk.text for chunk in before]
         (tmp_path / "docs/notes.txt").write_text("Another note.\n", encoding="utf-8")
         assert repaired("docs/notes.txt") == ["Another note."]
-
-
-@given(TEXTS, st.booleans(), st.integers(16, 60), st.integers(0, 16))
-def test_what_was_just_split_is_whole(text: str, is_markdown: bool, most: int, least: int) -> None:
-    """Whatever the text and the sizes; so is what is told as missing when a chunk is left out."""
-    document = Document("d", text, "s", content_hash(text))
-    parsed = ParsedDocument(document.text, "markdown" if is_markdown else "plain")
-    chunks, _ = split_document(parsed, document, ChunkSizes(most, least), lambda part: len(part.split()) + 1)
-    assert all(result.validation_passed for result in compare_chunks("d", "s", document.text, chunks))
-    for left_out in chunks:
-        others = [chunk for chunk in chunks if chunk is not left_out]
-        found = [each for each in compare_chunks("d", "s", document.text, others) if not each.validation_passed]
-        assert [(each.chunk_id, each.stored_text) for each in found] == [(left_out.id, "")]
 
 
 @given(st.lists(TEXTS, max_size=4), st.sampled_from(["memory", "sqlite"]))

@@ -17,6 +17,7 @@ from retrieval_core_mcp import Library, ServerSettings, create_server
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
 from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
+from retrieval_core_mcp.http.openapi import document
 from retrieval_core_mcp.http.settings import HttpSettings
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
     Served = Callable[..., None]
     """Runs a test against a service."""
+
+__all__ = [
+    "DOCUMENTS", "FAKE", "PLACE", "HttpSettings", "Served", "Service", "bearer", "document", "hashed", "opened",
+    "running", "serving",
+]  # fmt: skip
 
 PLACE = "http://127.0.0.1:8000"
 DOCUMENTS = (

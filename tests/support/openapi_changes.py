@@ -68,7 +68,7 @@ class _Comparison:
             if pair in self._seen:
                 return
             self._seen.add(pair)
-        old, new = self._resolved(old, self._old), self._resolved(new, self._new)
+        old, new = self.resolved(old, self._old), self.resolved(new, self._new)
         if missing := _types(old, self._old) - _types(new, self._new):
             yield f"{place} is retyped: no {', '.join(sorted(missing))} any more"
         yield from self._fields(old, new, place)
@@ -89,14 +89,14 @@ class _Comparison:
                 yield f"{place}.{name} is made required"
 
     @staticmethod
-    def _resolved(schema: Schema, document: Schema) -> Schema:
+    def resolved(schema: Schema, document: Schema) -> Schema:
         while "$ref" in schema:
             schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         return schema
 
 
 def _types(schema: Schema, document: Schema) -> set[str]:
-    schema = _Comparison._resolved(schema, document)
+    schema = _Comparison.resolved(schema, document)
     if "anyOf" in schema:
         return {kind for part in schema["anyOf"] for kind in _types(part, document)}
     kind: str | list[str] | None = schema.get("type")

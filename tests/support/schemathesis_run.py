@@ -23,9 +23,8 @@ from reportlab.pdfgen.canvas import Canvas
 
 from retrieval_core import Document, open_index
 from retrieval_core.evaluate.suite import SuiteResult
-from retrieval_core.evaluate.suite.reports import to_json
-from retrieval_core.evaluate.suite.results import PerformanceMetrics, Subject
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.suites import PerformanceMetrics, Subject, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Generator

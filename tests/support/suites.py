@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core import open_index
 from retrieval_core.config import load_config
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, IndexTarget, Suite, SuiteResult, run_suite
-from retrieval_core.evaluate.suite.results import PerformanceMetrics, Subject
+from retrieval_core.evaluate.suite.reports import to_json
+from retrieval_core.evaluate.suite.results import PerformanceMetrics, Problem, Subject
+from retrieval_core.evaluate.suite.targets import SuiteQuestion
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core import Index
+
+__all__ = [
+    "PAGES", "PerformanceMetrics", "Problem", "Subject", "SuiteQuestion", "chunks", "made_up", "one", "run",
+    "small_index", "to_json",
+]  # fmt: skip
 
 PAGES = {
     "tapirs.md": ["Tapirs swim well and eat leaves.", "A tapir calf has stripes and spots."],

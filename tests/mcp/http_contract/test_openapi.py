@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
-from retrieval_core_mcp.http.openapi import document
+from support.http_service import document
 from support.openapi_changes import broken
 
 if TYPE_CHECKING:

@@ -9,17 +9,9 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
-from retrieval_core.evaluate.suite.reports import to_json
-from retrieval_core.evaluate.suite.results import (
-    CaseResult,
-    CaseStatus,
-    Criterion,
-    PerformanceMetrics,
-    Problem,
-    Subject,
-    SuiteResult,
-)
+from retrieval_core.evaluate.suite import CaseResult, CaseStatus, Criterion, SuiteResult
 from support.http_service import hashed
+from support.suites import PerformanceMetrics, Problem, Subject, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path

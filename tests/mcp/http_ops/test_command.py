@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import signal
 import socket
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.error import HTTPError
@@ -24,14 +22,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp import Client
 from retrieval_core import Chunk
 from retrieval_core.errors import ConfigurationError
-from retrieval_core_mcp.command import _options as read_options
-from retrieval_core_mcp.command import serve
-from retrieval_core_mcp.http.serve import _listening as listen
-from retrieval_core_mcp.http.settings import HttpSettings
-from retrieval_core_mcp.settings import read_settings
+from retrieval_core_mcp import read_settings
 from support.http_process import http_process, refused
-from support.http_service import hashed, opened
-from support.processes import with_our_modules
+from support.http_service import HttpSettings, hashed, opened
+from support.mcp_command import read_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,43 +116,6 @@ def test_the_librarys_client_speaks_to_mcp(
         service.signal(signal.SIGTERM)
         code, said = service.end()
         assert (code, said) == (0, "")
-
-
-def test_garbage_is_collected_while_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is switched off for the imports alone: else a service grows with each request."""
-    seen: list[bool] = []
-
-    def note(*_arguments: Any, **_options: Any) -> int:
-        seen.append(gc.isenabled())
-        return 0
-
-    monkeypatch.setattr("retrieval_core_mcp.http.serve.serve_http", note)
-    try:
-        with pytest.raises(SystemExit, match="0"):
-            serve(["--http"])
-    finally:
-        gc.unfreeze()
-    assert seen == [True]
-
-
-def test_answers_are_sent_at_once() -> None:
-    """Connections are made without Nagle's algorithm, with which each answer waits for the client's system."""
-
-    async def accepted() -> int:
-        connected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connection = writer.get_extra_info("socket")
-            connected.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            writer.close()
-
-        with listen(HttpSettings(port=0)) as listening:
-            async with await asyncio.start_server(note, sock=listening):
-                _, writer = await asyncio.open_connection(*listening.getsockname())
-                writer.close()
-                return await connected
-
-    assert asyncio.run(accepted())
 
 
 def test_writing_needs_to_be_allowed(index_of: Any, config_file: Path) -> None:
@@ -265,26 +222,6 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
     assert (settings.port, settings.request_seconds) == (1, 1.5)
     assert all(getattr(settings, name) != field.default for name, field in HttpSettings.model_fields.items())
     assert read_settings(environment=environment, http={"port": 7}).http.port == 7
-
-
-def test_the_server_of_assistants_imports_nothing_of_the_service() -> None:
-    """Its start is what an assistant waits for; of the service only the settings are read."""
-    code = (
-        "import sys; import retrieval_core_mcp.library, retrieval_core_mcp.server, retrieval_core_mcp.stdio; "
-        "own = [name for name in sys.modules if name.startswith('retrieval_core_mcp.http.')]; "
-        "print(*own, 'uvicorn' in sys.modules)"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=with_our_modules()
-    )
-    *modules, uvicorn = shown.stdout.split()
-    needed = ("addresses", "settings", "tokens")
-    assert sorted(modules) == [f"retrieval_core_mcp.http.{name}" for name in needed]
-    by_the_protocol = subprocess.run(
-        [sys.executable, "-c", "import sys, mcp.server.lowlevel; print('uvicorn' in sys.modules)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert uvicorn == by_the_protocol.stdout.strip()
 
 
 def test_a_misspelt_setting_is_told_with_the_right_name() -> None:

@@ -17,10 +17,9 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
-from retrieval_core_mcp.command import _options as read_options
-from retrieval_core_mcp.http.settings import HttpSettings
 from support.http_process import HttpProcess
-from support.http_service import hashed
+from support.http_service import HttpSettings, hashed
+from support.mcp_command import read_options
 
 pytestmark = pytest.mark.slow
 

@@ -11,14 +11,10 @@ import pytest
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 pytest.importorskip("tokenizers", reason="contexts are counted in tokens: pip install 'retrieval-core[local]'")
 
-from hypothesis import given
-from hypothesis import strategies as st
 
 from retrieval_core import Document
 from retrieval_core.errors import ConfigurationError
-from retrieval_core_mcp.http.settings import HttpSettings
-from retrieval_core_mcp.http.tokens import find_token, read_tokens
-from support.http_service import PLACE, hashed, opened, serving
+from support.http_service import PLACE, HttpSettings, hashed, opened, serving
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -249,28 +245,6 @@ def test_a_token_that_is_not_hashed_is_refused_and_not_repeated(line: str) -> No
         HttpSettings(tokens=(line,)).known_tokens()
     assert "token 1 is not hashed" in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-@given(
-    st.lists(st.text(min_size=1), min_size=1, max_size=5, unique=True),
-    st.text(),
-    st.sampled_from(["Bearer", "bearer"]),
-)
-def test_exactly_the_known_tokens_are_found(tokens: list[str], other: str, scheme: str) -> None:
-    """Whatever characters a token has, only the same ones are let in; spaces around them do not count."""
-
-    def sent(text: str) -> str:
-        return text.encode().decode("latin-1")
-
-    tokens = list(dict.fromkeys(token.strip(" \t") for token in tokens if token.strip(" \t")))
-    known = read_tokens(hashed(token, f"tenant {number}") for number, token in enumerate(tokens))
-    for number, token in enumerate(tokens):
-        found = find_token(known, f"{scheme} {sent(token)} ")
-        assert found is not None
-        assert found.tenant == f"tenant {number}"
-    assert (find_token(known, f"{scheme} {sent(other)}") is not None) == (other.strip(" \t") in tokens)
-    assert find_token(known, sent(other)) is None or other.lower().startswith("bearer ")
-    assert find_token(known, None) is None
 
 
 def test_what_is_refused_is_not_worked_on(tmp_path: Path) -> None:

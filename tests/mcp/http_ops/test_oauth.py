@@ -22,9 +22,7 @@ from pydantic import ValidationError
 
 from retrieval_core import Document
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core_mcp.http.oauth import AGAIN_AFTER, KEYS_FOR
-from retrieval_core_mcp.http.settings import HttpSettings
-from support.http_service import hashed, opened, serving
+from support.http_service import HttpSettings, hashed, opened, serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
 
     from support.http_service import Service
 
+AGAIN_AFTER, KEYS_FOR = 30.0, 3600.0
+"""Seconds between two requests for keys at least, and after which keys are fetched again."""
 pytestmark = pytest.mark.slow
 
 AUDIENCE = "https://docs.example/mcp"

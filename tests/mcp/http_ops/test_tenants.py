@@ -16,11 +16,10 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from retrieval_core import Chunk, Document
 from retrieval_core.config import CacheConfig, EmbedderConfig, SearchConfig, SemanticCacheConfig
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, SuiteResult
-from retrieval_core.evaluate.suite.reports import to_json
-from retrieval_core.evaluate.suite.results import PerformanceMetrics, Subject
 from retrieval_core.ports import Change
 from retrieval_core.run.observe import Metrics
 from support.http_service import FAKE, hashed, opened, serving
+from support.suites import PerformanceMetrics, Subject, to_json
 from support.tenants import (
     HASHED,
     MCP,

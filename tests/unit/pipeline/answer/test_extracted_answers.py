@@ -152,6 +152,7 @@ def test_a_pack_that_says_something_gives_an_answer(before: str, after: str, que
 
 @settings(max_examples=times(300), deadline=None)
 @example(drawn=QUOTED_FENCE, query="How far is the moon?")
+@example(drawn=(whole("    ```\n    deep moon\n\n    ```\n1. ```\n"), {}), query="How far is the moon?")
 @given(drawn=packs(), query=QUERIES)
 def test_markers_are_no_code(drawn: tuple[ContextPack, dict[str, str]], query: str) -> None:
     """Where the answer is shown as Markdown, every marker is a part of its text: no block swallows it."""
