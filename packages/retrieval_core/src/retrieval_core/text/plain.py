@@ -94,7 +94,7 @@ def _item(item: str, depth: int) -> str:
     content = "\n".join((first, *(line[min(width, len(line) - len(line.lstrip())) :] for line in rest)))
     told = _plain(content, depth + 1)
     if mark[1] and told:
-        # Behind the number a fence would belong to the item, and its end, on a line of its own, would begin another one.
+        # Behind the number a fence would belong to the item; its end, on its own line, would begin another one.
         return f"{mark[1]}\n{told}" if _FENCE.match(told) else f"{mark[1]} {told}"
     return told
 
