@@ -493,8 +493,6 @@ class SemanticCacheConfig(Settings):
     """Whether similar queries are looked up. It needs an embedder, and ``cache.enabled``."""
     threshold: Annotated[float, _WHEN_ENABLED] = Field(default=0.98, ge=0, le=1)
     """Lowest cosine similarity of two queries that can be the same. Their numbers and names must agree too."""
-    max_size: Annotated[int, _WHEN_ENABLED] = Field(default=1000, ge=1)
-    """Maximum number of queries in memory. The least recently used are dropped first."""
     scope: Annotated[Literal["global", "session"], _WHEN_ENABLED] = "global"
     """``session`` compares a query only with those of the same ``session_id``."""
 

@@ -39,11 +39,11 @@ class SimilarQuestions:
         self._results = results
         # The search, which comes next, makes the further attempts, and has a failed embedder opened anew.
         self._questions = replace(questions, recovery=None)
-        from retrieval_core.pipeline.cache.semantic import SemanticCache  # noqa: PLC0415 - it is off by default
+        from retrieval_core.pipeline.cache.semantic import MAX_QUESTIONS, SemanticCache  # noqa: PLC0415 - off by default
 
         wanted = settings.semantic
         self._per_session = wanted.scope == "session"
-        self.known = SemanticCache(wanted.threshold, wanted.max_size, settings.ttl_seconds, now)
+        self.known = SemanticCache(wanted.threshold, MAX_QUESTIONS, settings.ttl_seconds, now)
 
     def is_for(self, plan: Plan) -> bool:
         """Whether a question is embedded anyway, and its words alone say what it asks."""
