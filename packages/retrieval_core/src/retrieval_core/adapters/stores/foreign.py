@@ -17,6 +17,7 @@ from retrieval_core.types import Chunk, PageSpan
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from retrieval_core.ports import ChunkRange
     from retrieval_core.types import JSON
 
 FieldPath: TypeAlias = "tuple[str, ...]"
@@ -250,6 +251,13 @@ def positions_as_text(first: int, last: int) -> list[str] | None:
     return None if last - first > _MOST_POSITIONS else [str(number) for number in range(first, last + 1)]
 
 
+def is_in_ranges(chunk: Chunk, ranges: Sequence[ChunkRange]) -> bool:
+    """Whether a chunk is in one of some ranges."""
+    return any(
+        chunk.document_id == part.document_id and part.first <= chunk.chunk_index <= part.last for part in ranges
+    )
+
+
 def _at(record: Any, path: FieldPath) -> Any:
     for name in path:
         record = cast("Mapping[str, Any]", record).get(name) if isinstance(record, Mapping) else None
@@ -289,19 +297,15 @@ def _as_moment(value: Any) -> datetime | None:
 
 
 def _as_id(value: Any) -> str | int | None:
-    return value if isinstance(value, str) and value else _as_int(value)
-
-
-def _as_int(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not float(value).is_integer():
-        return None
-    return int(value)
+    return value or None if isinstance(value, str) else _as_position(value)
 
 
 def _as_position(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS:
         return int(value)
-    return _as_int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not float(value).is_integer():
+        return None
+    return int(value)
 
 
 _HOW_TO_READ: dict[str, Callable[[Any], Any]] = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from retrieval_core.adapters.stores.best_matches import MOST_RESULTS, find_best
 from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.adapters.stores.foreign import positions_as_text
 from retrieval_core.adapters.stores.paths import exact_float
@@ -14,7 +16,8 @@ from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, R
 from retrieval_core.adapters.stores.pinecone.filters import both, either
 from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS, chunk_of
 from retrieval_core.adapters.stores.together import together
-from retrieval_core.errors import DimensionMismatchError, IndexFormatError, ServiceError
+from retrieval_core.errors import DimensionMismatchError, IndexFormatError
+from retrieval_core.ports import Candidate
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
@@ -27,9 +30,6 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
 
-MOST_RESULTS = 10_000
-"""Results of one query, from Pinecone's limits."""
-
 # Records that are looked at for the names of their fields.
 _SAMPLE = 100
 # Documents asked for at once.
@@ -40,17 +40,6 @@ _MOST_ADDRESS_CHARACTERS = 6_000
 _LAST_POSITION = 2**53
 # Of a whole number that may also be stored as one.
 _DIGITS = 15
-# The status with which Pinecone refuses answers of more than 4 MB.
-_TOO_LARGE = 400
-
-
-@dataclass(frozen=True, slots=True)
-class PineconeMatch:
-    """A chunk that a query found."""
-
-    chunk: Chunk
-    score: float
-    values: Sequence[float]
 
 
 class NamespaceReader:
@@ -118,83 +107,31 @@ class NamespaceReader:
 
     async def query(
         self, request: SearchRequest, query: Mapping[str, Any], expression: Expression
-    ) -> tuple[list[PineconeMatch], str | None]:
-        """Return the best matches, best first, at least as many as the limit if the index has so many.
-
-        One more than the limit is asked for. Where the limit cuts through equal scores, or records do not match, more
-        are, up to 10,000 and as long as Pinecone does not refuse so large an answer.
-
-        Returns:
-            The matches, and a message on what is missing from them or ``None``.
-
-        Raises:
-            IndexFormatError: Only records without a text were found.
-        """
+    ) -> tuple[tuple[Candidate, ...], str | None]:
+        """Return the best candidates, and a message on what is missing from them; see :func:`find_best`."""
         arguments: dict[str, Any] = {**query, "include_values": request.with_vectors}
         if isinstance(expression, dict):
             arguments["filter"] = expression
-        top_k = min(request.limit + 1, MOST_RESULTS)
-        answer = await self._ask(top_k, arguments)
-        while True:
-            found, unreadable = self._matches(answer, request)
-            is_enough = len(found) >= request.limit
-            last = min((match.score for match in answer.matches), default=0.0)
-            is_all = len(answer.matches) < top_k or (request.text is not None and last <= 0)
-            if is_all or (is_enough and found[request.limit - 1].score > last):
-                break
-            more = await self._ask_for_more(top_k, arguments)
-            if more is None:
-                break
-            top_k, answer = more
-        problems: list[str] = []
-        if not (is_all or is_enough):
-            problems.append(
-                f"of the {len(answer.matches)} best that Pinecone lets pass only {len(found)} match the filter, which "
-                "it cannot evaluate itself, and there may be others; add a condition that it can, such as $eq"
-            )
-        bar = found[request.limit - 1].score if is_enough else -inf
-        left_out = [error for score, error in unreadable if score >= bar]
-        if left_out and not found:
-            raise left_out[0]
-        if left_out:
-            problems.append(f"{len(left_out)} of the best records were left out: {left_out[0]}")
-        return found, f"{self._location}: {'; '.join(problems)}" if problems else None
+        lowest, highest = (-1.0, 1.0) if request.vector is not None else (0.0, inf)
+
+        async def ask(count: int) -> Sequence[Any]:
+            found = (await self._ask(count, arguments)).matches
+            # A record without any of the words has no score above 0.
+            return found if request.text is None else [match for match in found if match.score > 0]
+
+        def read(match: Any) -> Candidate | None:
+            chunk = self.chunk(match.id, match.metadata or {}, request.filter)
+            if chunk is None:
+                return None
+            vector = np.asarray(match.values, dtype=np.float32) if request.with_vectors else None
+            return Candidate(chunk.id, min(highest, max(lowest, match.score)), chunk, vector)
+
+        return await find_best(ask, read, request.limit, service="Pinecone", location=self._location)
 
     async def _ask(self, top_k: int, arguments: Mapping[str, Any]) -> Any:
         return await self._connection.call(
             "query", top_k=top_k, namespace=self._namespace, include_metadata=True, **arguments
         )
-
-    async def _ask_for_more(self, top_k: int, arguments: Mapping[str, Any]) -> tuple[int, Any] | None:
-        """Ask for four times as many; ``None`` where that is too much for Pinecone."""
-        more = min(4 * top_k, MOST_RESULTS)
-        if more == top_k:
-            return None
-        try:
-            return more, await self._ask(more, arguments)
-        except ServiceError as error:
-            if error.status != _TOO_LARGE:
-                raise
-            return None
-
-    def _matches(
-        self, answer: Any, request: SearchRequest
-    ) -> tuple[list[PineconeMatch], list[tuple[float, IndexFormatError]]]:
-        """Return the matches, best first, and the scores and errors of records that cannot be read."""
-        found: list[PineconeMatch] = []
-        unreadable: list[tuple[float, IndexFormatError]] = []
-        for match in answer.matches:
-            if request.text is not None and match.score <= 0:  # has none of the words
-                continue
-            try:
-                chunk = self.chunk(match.id, match.metadata or {}, request.filter)
-            except IndexFormatError as error:
-                unreadable.append((match.score, error))
-                continue
-            if chunk is not None:
-                found.append(PineconeMatch(chunk, match.score, match.values))
-        found.sort(key=lambda match: (-match.score, match.chunk.id))
-        return found, unreadable
 
     async def fetch(self, ids: Sequence[str]) -> dict[str, Any]:
         """Return records by id, in as few requests as their ids' length allows."""

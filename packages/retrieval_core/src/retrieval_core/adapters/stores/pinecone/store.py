@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from retrieval_core.adapters.registry import Adapter
+from retrieval_core.adapters.stores.best_matches import MOST_RESULTS
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
-from retrieval_core.adapters.stores.foreign import FieldMapping
+from retrieval_core.adapters.stores.foreign import FieldMapping, is_in_ranges
 from retrieval_core.adapters.stores.paths import is_text
 from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
 from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD
 from retrieval_core.adapters.stores.pinecone.filters import both, either, translate
-from retrieval_core.adapters.stores.pinecone.reading import MOST_RESULTS, NamespaceReader
+from retrieval_core.adapters.stores.pinecone.reading import NamespaceReader
 from retrieval_core.adapters.stores.pinecone.records import (
     PineconeRecord,
     batches,
@@ -248,19 +249,9 @@ class PineconeStore(LoadsPackage):
         if expression is False:
             return ()
         found, missing = await self._reader.query(request, query, expression)
-        lowest, highest = (-1.0, 1.0) if request.vector is not None else (0.0, float("inf"))
-        candidates = tuple(
-            Candidate(
-                match.chunk.id,
-                min(highest, max(lowest, match.score)),
-                match.chunk,
-                np.asarray(match.values, dtype=np.float32) if request.with_vectors else None,
-            )
-            for match in found[: request.limit]
-        )
         if missing is not None:
-            raise IncompleteSearchError(missing, candidates)
-        return candidates
+            raise IncompleteSearchError(missing, found)
+        return found
 
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested chunks that exist; there are no documents and sections.
@@ -286,7 +277,7 @@ class PineconeStore(LoadsPackage):
         for answer in await together(requests):
             for name, record in answer.items():
                 chunk = self._reader.chunk(name, record.metadata or {}, request.filter)
-                if chunk is not None and (name in wanted_ids or _is_in(chunk, request.ranges)):
+                if chunk is not None and (name in wanted_ids or is_in_ranges(chunk, request.ranges)):
                     chunks[chunk.id] = chunk
                     if request.with_vectors:
                         vectors[chunk.id] = np.asarray(record.values, dtype=np.float32)
@@ -375,12 +366,6 @@ class PineconeStore(LoadsPackage):
             for chunk in change.chunks
         ]
         return records_of(change.chunks, unit_rows(change.vectors), sparse, self._identity.location)
-
-
-def _is_in(chunk: Chunk, ranges: Sequence[ChunkRange]) -> bool:
-    return any(
-        chunk.document_id == part.document_id and part.first <= chunk.chunk_index <= part.last for part in ranges
-    )
 
 
 def _counts(stats: Any) -> dict[str, int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from retrieval_core.adapters.stores.best_matches import find_best
 from retrieval_core.adapters.stores.fields import FieldCounter
+from retrieval_core.adapters.stores.foreign import is_in_ranges
 from retrieval_core.adapters.stores.qdrant import filters, foreign
 from retrieval_core.adapters.stores.qdrant.connection import models
 from retrieval_core.adapters.stores.qdrant.filters import OWN, as_filter, both, either, in_range, one_of
@@ -24,7 +25,6 @@ from retrieval_core.adapters.stores.qdrant.points import (
 )
 from retrieval_core.adapters.stores.rows import DOCUMENTS, FIELD_COLUMNS, SECTIONS, FieldReader
 from retrieval_core.adapters.stores.together import together
-from retrieval_core.errors import IndexFormatError
 from retrieval_core.ports import Candidate, Fetched, StoredDamage
 from retrieval_core.types.filters import matches
 
@@ -39,18 +39,9 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON, Chunk, Document, Section
     from retrieval_core.types.filters import Filter
 
-MOST_RESULTS = 10_000
-"""The most results that are asked for in order to find enough that match a filter."""
-GROWTH = 4
-"""How many times as many are asked for next."""
 _PAGE = 1_000
 _LAST_POSITION = 2**53
 """Positions beyond are not told apart; none is as far."""
-
-
-class _Match(NamedTuple):
-    candidate: Candidate
-    score: float
 
 
 class CollectionReader:
@@ -68,19 +59,11 @@ class CollectionReader:
     async def search(
         self, opened: Opened, request: SearchRequest, query: Any, vector: str
     ) -> tuple[tuple[Candidate, ...], str | None]:
-        """Return the best candidates, best first, as many as the limit if the collection has so many.
-
-        One more than the limit is asked for; and more, where that cuts through equal scores or points do not match.
+        """Return the best candidates, and a message on what is missing from them; see :func:`find_best`.
 
         Args:
             query: A vector, dense or sparse.
             vector: The name of those that it is compared with.
-
-        Returns:
-            The candidates, and a message on what is missing from them or ``None``.
-
-        Raises:
-            IndexFormatError: Only points without a text were found.
         """
         pushed = self._pushed(opened, request.filter)
         if pushed.expression is False:
@@ -93,31 +76,21 @@ class CollectionReader:
             "with_payload": self._selected(opened, pushed),
             "with_vectors": ([dense] if dense else True) if request.with_vectors else False,
         }
-        most = max(MOST_RESULTS, request.limit + 1)
-        asked = request.limit + 1
-        while True:
-            points = (await self._collection.call("query_points", limit=asked, **arguments)).points
-            found, unreadable = self._matches(opened, request, pushed, points, dense)
-            is_enough = len(found) >= request.limit
-            last = min((point.score for point in points), default=0.0)
-            is_all = len(points) < asked
-            if is_all or asked == most or (is_enough and found[request.limit - 1].score > last):
-                break
-            asked = min(GROWTH * asked, most)
-        bar = found[request.limit - 1].score if is_enough else -inf
-        left_out = [error for score, error in unreadable if score >= bar]
-        if left_out and not found:
-            raise left_out[0]
-        problems: list[str] = []
-        if not (is_all or is_enough):
-            problems.append(
-                f"of the {len(points)} best points only {len(found)} match the filter, which Qdrant cannot evaluate "
-                "itself, and there may be others; add a condition that it can, such as $eq"
-            )
-        if left_out:
-            problems.append(f"{len(left_out)} of the best points were left out: {left_out[0]}")
-        message = f"{self._location}: {'; '.join(problems)}" if problems else None
-        return tuple(match.candidate for match in found[: request.limit]), message
+        reader = FieldReader()
+
+        async def ask(count: int) -> Sequence[Any]:
+            return (await self._collection.call("query_points", limit=count, **arguments)).points
+
+        def read(point: Any) -> Candidate | None:
+            payload = _payload(point)
+            name = str(payload.get("id")) if opened.manifest else str(point.id)
+            if not pushed.is_exact and not matches(request.filter, self._fields(opened, point, reader)):
+                return None
+            chunk = None if opened.manifest else self._mapping.chunk(name, payload)
+            score = point.score if request.vector is None else min(1.0, max(-1.0, point.score))
+            return Candidate(name, score, chunk, vector_of(point, dense) if request.with_vectors else None)
+
+        return await find_best(ask, read, request.limit, service="Qdrant", location=self._location)
 
     async def fetch(self, opened: Opened, request: FetchRequest) -> Fetched:
         """Return those of the requested records that exist."""
@@ -226,31 +199,6 @@ class CollectionReader:
         """Return how much of the payload a search needs; the chunks that are wanted are fetched later."""
         return _include(["id"] if pushed.is_exact else FIELD_COLUMNS) if opened.manifest else True
 
-    def _matches(
-        self, opened: Opened, request: SearchRequest, pushed: Pushed, points: Sequence[Any], dense: str
-    ) -> tuple[list[_Match], list[tuple[float, IndexFormatError]]]:
-        """Return the matches, best first, and the scores and errors of points that cannot be read."""
-        found: list[_Match] = []
-        unreadable: list[tuple[float, IndexFormatError]] = []
-        reader = FieldReader()
-        for point in points:
-            payload = _payload(point)
-            name = str(payload.get("id")) if opened.manifest else str(point.id)
-            chunk: Chunk | None = None
-            try:
-                if not pushed.is_exact and not matches(request.filter, self._fields(opened, point, reader)):
-                    continue
-                if opened.manifest is None:
-                    chunk = self._mapping.chunk(name, payload)
-            except IndexFormatError as error:
-                unreadable.append((point.score, error))
-                continue
-            score = point.score if request.vector is None else min(1.0, max(-1.0, point.score))
-            vector = vector_of(point, dense) if request.with_vectors else None
-            found.append(_Match(Candidate(name, score, chunk, vector), point.score))
-        found.sort(key=lambda match: (-match.score, match.candidate.chunk_id))
-        return found, unreadable
-
     def _fields(self, opened: Opened, point: Any, reader: FieldReader) -> Mapping[str, JSON]:
         payload = _payload(point)
         if opened.manifest:
@@ -294,7 +242,7 @@ class CollectionReader:
             if not matches(request.filter, self._fields(opened, point, reader)):
                 continue
             chunk = self._mapping.chunk(name, _payload(point))
-            if name in request.chunk_ids or _is_in(chunk, request.ranges):
+            if name in request.chunk_ids or is_in_ranges(chunk, request.ranges):
                 chunks[name] = chunk
                 if (vector := vector_of(point, opened.vector)) is not None:
                     kept[name] = vector
@@ -345,12 +293,6 @@ def _in_ranges(ranges: Sequence[ChunkRange]) -> Expression:
 
 def _bounds(part: ChunkRange) -> tuple[int, int]:
     return max(part.first, -_LAST_POSITION), min(part.last, _LAST_POSITION)
-
-
-def _is_in(chunk: Chunk, ranges: Sequence[ChunkRange]) -> bool:
-    return any(
-        chunk.document_id == part.document_id and part.first <= chunk.chunk_index <= part.last for part in ranges
-    )
 
 
 def _payload(point: Any) -> dict[str, Any]:
