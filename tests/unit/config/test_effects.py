@@ -152,8 +152,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "store.pinecone": {"namespace": "n"},
     "store.qdrant": {"collection": "c"},
     "reranker.cohere": {"model": "m"},
-    "reranker.cross_encoder": {"batch_size": 4},
-    "reranker.late_interaction": {"batch_size": 4},
+    "reranker.cross_encoder": {"model": "m"},
+    "reranker.late_interaction": {"model": "m"},
 }
 VALUES = {
     "max_characters": 4,
@@ -178,8 +178,7 @@ def test_what_nothing_was_chosen_for_is_refused(setting: str) -> None:
 
 
 def test_names_of_other_programs_that_stand_for_several_settings() -> None:
-    """One that has an effect is enough; a name without any is refused as it was written."""
-    assert load_config(overrides={"batch_sizes.reranking": 16}).reranker.local.batch_size == 16
+    """A name without an effect is refused as it was written."""
     with pytest.raises(ConfigurationError, match=r"embedder.openai.batch_size \(given as batch_sizes.embedding\): has"):
         load_config(overrides={"batch_sizes.embedding": 32})
     assert load_config(overrides={"fallback_reranker": "a/b"}).reranker.cross_encoder.model == "a/b"

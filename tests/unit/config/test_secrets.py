@@ -296,7 +296,7 @@ def test_secrets_in_addresses_are_taken_out_of_messages(address: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["text-embedding-3-large", "answerdotai/answerai-colbert-small-v1", "BAAI/bge-reranker-base", "contextWindowSize",
-     "reranker.late_interaction.batch_size", "FakeRelevanceFilter", "Qwen/Qwen3-Embedding-0.6B", "gpt-4.1-mini",
+     "reranker.late_interaction.model_folder", "FakeRelevanceFilter", "Qwen/Qwen3-Embedding-0.6B", "gpt-4.1-mini",
      "bge-small-en-v1.5-int8@4d60820e6ba7", "config2024.toml"],
 )  # fmt: skip
 def test_names_are_no_secrets(name: str) -> None:

@@ -189,24 +189,24 @@ class TestCompression:
 
     @pytest.mark.parametrize(("batch_size", "calls"), [(1, 4), (3, 2), (10, 1)])
     def test_calls_are_batched_and_bounded(self, batch_size: int, calls: int) -> None:
-        """As many passages as the relevance filter takes, and no more calls at a time than configured."""
+        """As many passages as the relevance filter takes, and no more than eight calls at a time."""
         relevance_filter = FakeRelevanceFilter(
             {chunk.id: Judgement(True, 1) for chunk in PHONES}, batch_size=batch_size
         )
 
-        world = World(relevance_filter, relevance_filter__concurrency=2)
+        world = World(relevance_filter)
 
         async def test() -> None:
             relevance_filter.gate = asyncio.Event()
             task = asyncio.create_task(world.pipeline.aretrieve(QUESTION))
             await turns(50)
-            assert relevance_filter.running == min(2, calls)
+            assert relevance_filter.running == calls
             relevance_filter.gate.set()
             await task
 
         asyncio.run(test())
         assert len(relevance_filter.calls) == calls
-        assert relevance_filter.most_running <= 2
+        assert relevance_filter.most_running <= 8
 
     def test_the_question_of_the_user_counts(self) -> None:
         """Passages found by other words are judged by the question that was asked."""

@@ -116,12 +116,6 @@ def test_condensers(history: str, has_llm: bool, kind: type) -> None:
     assert type(build_condenser(config, FakeLLM([]) if has_llm else None)) is kind
 
 
-@pytest.mark.parametrize("llm", [FakeLLM([]), None])
-def test_turns(llm: FakeLLM | None) -> None:
-    """How many turns are looked at is set for both kinds."""
-    assert condenser_id(TransformConfig(history_turns=5), llm) != condenser_id(TransformConfig(), llm)
-
-
 def test_another_model() -> None:
     """Transformers and condenser ask the model that is named for them, at the same provider."""
     config = TransformConfig(model="small")
@@ -158,7 +152,6 @@ def test_a_provider_without_other_models() -> None:
         ({"use": ("hyde", "keywords", "hyde")}, "each name can be given once"),
         ({"prompts": {"graph": "Draw."}}, "there are no instructions for graph"),
         ({"prompts": {"hyde": " "}}, "the instructions for hyde are blank"),
-        ({"history_turns": 0}, "greater than or equal to 1"),
         ({"history": "magic"}, "history"),
     ],
 )

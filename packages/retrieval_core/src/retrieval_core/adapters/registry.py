@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def local_cross_encoder(batch_size: int = 32) -> ports.Reranker:
+def local_cross_encoder(batch_size: int | None = None) -> ports.Reranker:
     """Return the cross-encoder of this machine, not yet loaded.
 
     Args:
-        batch_size: Passages of one call.
+        batch_size: Passages of one call; ``None`` for its own number.
     """
-    from retrieval_core.adapters.rerankers.local import LocalCrossEncoder  # noqa: PLC0415
+    from retrieval_core.adapters.rerankers.local import BATCH_SIZE, LocalCrossEncoder  # noqa: PLC0415
 
-    return LocalCrossEncoder(batch_size=batch_size)
+    return LocalCrossEncoder(batch_size=batch_size or BATCH_SIZE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,7 +343,6 @@ class OpenAIReranker(Closing):
         )
         self._reranker = LLMReranker(
             llm or cast("LLM", owned),
-            batch_size=self._settings.batch_size,
             max_characters=self._settings.max_characters,
             strict_json=self._settings.strict_json,
         )

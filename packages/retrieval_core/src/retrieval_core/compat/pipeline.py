@@ -392,8 +392,7 @@ class ContextCompressor:
             return CompressionResult(list(documents), 0, [])
         hits = _as_hits(documents)
         given = {id(hit.chunk): document for hit, document in zip(hits, documents, strict=True)}
-        concurrency = self._calls.config.relevance_filter.concurrency
-        judging = keep_relevant(self._calls.begin(), self.compressor, query, hits, concurrency=concurrency)
+        judging = keep_relevant(self._calls.begin(), self.compressor, query, hits)
         judged = self._calls.sync.run(judging)
         _warn(judged.failures)
         kept = [given[id(hit.chunk)] for hit in judged.hits]

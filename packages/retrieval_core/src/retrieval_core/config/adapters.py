@@ -255,13 +255,6 @@ class CohereRerankerConfig(Settings):
     """API key. Default: the environment variable ``CO_API_KEY``."""
 
 
-class LocalRerankerConfig(Settings):
-    """The cross-encoder of this machine."""
-
-    batch_size: int = Field(default=32, ge=1, le=1000)
-    """Chunks scored in one call."""
-
-
 class FastembedRerankerConfig(Settings):
     """A reranking model that ``fastembed`` runs on this machine."""
 
@@ -269,8 +262,6 @@ class FastembedRerankerConfig(Settings):
     """Its name on the hub. Default: the kind's own."""
     model_folder: Path | None = None
     """Folder with the model's files. If it is set, nothing is downloaded."""
-    batch_size: int = Field(default=32, ge=1, le=1000)
-    """Chunks scored in one call."""
 
 
 class SqliteConfig(Settings):
@@ -343,18 +334,14 @@ class RerankerConfig(WithOptions):
     """Number of hits that are reranked."""
     weight: float = Field(default=0.3, ge=0, le=1)
     """Weight of the reranker's ranks, from 0 to 1; those of the search have the rest. With 1 only its scores count."""
-    concurrency: int = Field(default=4, ge=1, le=100)
-    """Requests at a time."""
-    batch_size: Annotated[int, Use("llm")] = Field(default=10, ge=1, le=100)
-    """For ``llm``: chunks scored in one request."""
+    batch_size: int | None = Field(default=None, ge=1, le=1000)
+    """Chunks scored in one call. Default: 10 for ``llm``, 32 for the models of this machine."""
     max_characters: Annotated[int, Use("llm")] = Field(default=1200, ge=4)
     """For ``llm``: characters of each chunk that the model sees."""
     strict_json: Annotated[bool, Use("llm")] = True
     """For ``llm``: whether requests contain a JSON schema. Set it to false if the server supports none."""
     prompt: Annotated[str | None, Use("llm")] = None
     """For ``llm``: instructions in place of the built-in rubric."""
-    local: LocalRerankerConfig = LocalRerankerConfig()
-    """For the kind ``local``."""
     cohere: Annotated[CohereRerankerConfig, Use("cohere")] = CohereRerankerConfig()
     """For the kind ``cohere``."""
     cross_encoder: Annotated[FastembedRerankerConfig, Use("cross-encoder")] = FastembedRerankerConfig()
@@ -374,10 +361,6 @@ class RelevanceFilterConfig(WithOptions):
     """For ``llm``: instructions in place of the built-in ones."""
     relevance_threshold: Annotated[float, Use("local")] = Field(default=0.0001, ge=0, le=1)
     """For ``local``: the lowest score of a chunk that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
-    batch_size: Annotated[int, Use("llm")] = Field(default=1, ge=1, le=100)
-    """For ``llm``: chunks judged in one request."""
-    concurrency: int = Field(default=8, ge=1, le=100)
-    """Requests at a time."""
 
 
 class PrunerConfig(WithOptions):
@@ -391,8 +374,6 @@ class PrunerConfig(WithOptions):
     threshold: float | None = Field(default=None, ge=-1, le=1)
     """The lowest score of a sentence that is kept, on the kind's own scale. Default: a measured one, which ``embedder``
     has for the default embedder only."""
-    concurrency: int = Field(default=4, ge=1, le=100)
-    """Calls at a time."""
 
 
 class RewriterConfig(WithOptions):
@@ -419,8 +400,6 @@ class TransformConfig(WithOptions):
     history: Literal["auto", "llm", "heuristic", "none"] = "auto"
     """How a follow-up question becomes a complete one. ``auto`` is ``llm`` if a language model is configured, otherwise
     ``heuristic``."""
-    history_turns: int = Field(default=3, ge=1, le=100)
-    """Number of the last turns of the conversation that are used for that."""
     model: str | None = None
     """The language model for transformers, at the same provider. Default: the model of ``llm``."""
     prompts: dict[str, str] = Field(default_factory=dict)

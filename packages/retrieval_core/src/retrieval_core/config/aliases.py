@@ -40,6 +40,7 @@ SAME: Mapping[str, str] = MappingProxyType(
         "enrichment_model": "transform.model",
         "ollama_config.enrichment_model": "transform.model",
         "batch_sizes.embedding": "embedder.openai.batch_size",
+        "batch_sizes.reranking": "reranker.batch_size",
         "timeouts.embedding": "timeouts.embedding",
         "timeouts.retrieval": "timeouts.retrieval",
         "timeouts.reranking": "timeouts.reranking",
@@ -282,11 +283,6 @@ def _address(source: _Source) -> str:
     return host if host.endswith("/v1") else f"{host}/v1"
 
 
-def _batches_of_reranking(value: Any, _source: _Source) -> dict[str, Any]:
-    kinds = ("batch_size", "local.batch_size", "cross_encoder.batch_size", "late_interaction.batch_size")
-    return {f"reranker.{kind}": value for kind in kinds}
-
-
 def _batches_of_synthesis(value: Any, _source: _Source) -> dict[str, Any]:
     if str(value) != "1":
         msg = "must be 1, as a question has one answer, which is written in one request"
@@ -308,7 +304,6 @@ _RULES: Mapping[str, Callable[[Any, _Source], dict[str, Any]]] = {
     "generation_model": _generation_model,
     "ollama_config.generation_model": _generation_model,
     "ollama_config.host": _host,
-    "batch_sizes.reranking": _batches_of_reranking,
     "batch_sizes.synthesis": _batches_of_synthesis,
 }
 """Names that stand for several settings, or for some that depend on others."""

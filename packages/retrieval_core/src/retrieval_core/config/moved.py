@@ -38,6 +38,14 @@ GONE: Mapping[str, str] = MappingProxyType(
             "embedder.kind to local and embedder.model_folder to its folder",
         ),
         "embedder.cohere.batch_size": "requests have 96 texts, which is Cohere's maximum; remove it",
+        "reranker.local": "set reranker.batch_size, which is for every kind",
+        "reranker.cross_encoder.batch_size": "set reranker.batch_size, which is for every kind",
+        "reranker.late_interaction.batch_size": "set reranker.batch_size, which is for every kind",
+        "reranker.concurrency": "at most 4 requests are made at a time; remove it",
+        "relevance_filter.concurrency": "at most 8 requests are made at a time; remove it",
+        "relevance_filter.batch_size": "a request has one chunk; remove it",
+        "pruner.concurrency": "at most 4 calls are made at a time; remove it",
+        "transform.history_turns": "the last 3 turns are used; remove it, or give fewer turns of history to the query",
     }
 )
 """What to use instead of a setting or section that is gone: one sentence. Giving it is an error."""

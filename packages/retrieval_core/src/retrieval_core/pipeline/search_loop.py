@@ -202,7 +202,6 @@ async def search_in_rounds(
                 stages.relevance_filter,
                 question,
                 hits,
-                concurrency=config.relevance_filter.concurrency,
             )
             raise_faults(filtered.failures, strict=strict)
             hits, failures = filtered.hits, failures + filtered.failures
@@ -226,7 +225,7 @@ async def search_in_rounds(
         raise_faults((item for item in rewriting.failures if item.stage == "rewrite"), strict=strict)
     best = rewriting.best
     if stages.pruner is not None and best.hits:
-        pruned = await prune(run, stages.pruner, question, best.hits, concurrency=config.pruner.concurrency)
+        pruned = await prune(run, stages.pruner, question, best.hits)
         raise_faults(pruned.failures, strict=strict, is_fault=_is_fault_of_an_improvement)
         best = replace(best, hits=pruned.hits, failures=best.failures + pruned.failures)
         rewriting = replace(rewriting, best=best)

@@ -108,9 +108,7 @@ class LLMRelevanceFilter(AsksInBatches):
 
 
 ADAPTER = Adapter(
-    lambda filtering, parts: LLMRelevanceFilter(
-        parts.model, prompt=filtering.relevance_prompt, batch_size=filtering.batch_size
-    ),
+    lambda filtering, parts: LLMRelevanceFilter(parts.model, prompt=filtering.relevance_prompt),
     asks_llm=True,
 )
 

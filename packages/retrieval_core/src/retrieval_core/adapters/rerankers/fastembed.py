@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 # Where the files of a model that fastembed does not know may lie in its folder.
 _MODEL_FILES = ("onnx/model.onnx", "model.onnx")
 _OWN = "retrieval-core/"
-_BATCH_SIZE = 32
+BATCH_SIZE = 32
+"""Passages of one call, as of the local cross-encoder."""
 _LOCAL = ("CPUExecutionProvider",)
 
 
@@ -41,7 +42,7 @@ class _FastembedReranker(Pooled, ABC):
         model_folder: Path | str | None = None,
         *,
         threads: int | None = None,
-        batch_size: int = _BATCH_SIZE,
+        batch_size: int = BATCH_SIZE,
     ) -> None:
         super().__init__("fastembed", thread_count(threads), batch_size)
         self._model = model or self._default_model
@@ -267,8 +268,16 @@ class FastembedLateInteraction(_FastembedReranker):
         return max_similarity(query, tokens)
 
 
-CROSS_ENCODER = Adapter(lambda reranker, _: FastembedCrossEncoder(**dict(reranker.cross_encoder)))
-LATE_INTERACTION = Adapter(lambda reranker, _: FastembedLateInteraction(**dict(reranker.late_interaction)))
+CROSS_ENCODER = Adapter(
+    lambda reranker, _: FastembedCrossEncoder(
+        **dict(reranker.cross_encoder), batch_size=reranker.batch_size or BATCH_SIZE
+    )
+)
+LATE_INTERACTION = Adapter(
+    lambda reranker, _: FastembedLateInteraction(
+        **dict(reranker.late_interaction), batch_size=reranker.batch_size or BATCH_SIZE
+    )
+)
 
 
 def max_similarity(query: Matrix, passage: Matrix) -> float:

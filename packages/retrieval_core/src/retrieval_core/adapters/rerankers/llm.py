@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from retrieval_core.ports import LLM, Message
     from retrieval_core.types import JSON
 
+BATCH_SIZE = 10
+"""Passages of one request: the 30 hits that are reranked by default are three requests, which run at the same time."""
 DEFAULT_PROMPT = (
     "You grade search results. Score how well each passage answers the question, from 0 to 100. 100: it answers the "
     "question directly, with explicit evidence. 70: it is highly relevant, but answers only a part. 40: it is "
@@ -92,7 +94,7 @@ class LLMReranker(AsksInBatches):
         llm: LLM,
         *,
         prompt: str | None = None,
-        batch_size: int = 10,
+        batch_size: int = BATCH_SIZE,
         max_characters: int = 1200,
         strict_json: bool = True,
     ) -> None:
@@ -179,7 +181,7 @@ ADAPTER = Adapter(
     lambda reranker, parts: LLMReranker(
         parts.model,
         prompt=reranker.prompt,
-        batch_size=reranker.batch_size,
+        batch_size=reranker.batch_size or BATCH_SIZE,
         max_characters=reranker.max_characters,
         strict_json=reranker.strict_json,
     ),

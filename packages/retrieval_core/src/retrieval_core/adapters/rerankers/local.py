@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # What the model reads of a pair, without the three tokens that it adds itself.
 _MAX_TOKENS = 509
+BATCH_SIZE = 32
+"""Pairs of one call: as many as ``CrossEncoder.predict`` of sentence-transformers takes at a time."""
 MAX_CHARACTERS = 600
 """Code points of a passage that an :class:`ExcerptReranker` shows: what chose them is in ``docs/measurements.md``."""
 
@@ -74,7 +76,7 @@ class LocalCrossEncoder(Pooled, RunsBert):
         folder: Path | str | None = None,
         *,
         threads: int | None = None,
-        batch_size: int = 32,
+        batch_size: int = BATCH_SIZE,
     ) -> None:
         Pooled.__init__(self, "cross-encoder", thread_count(threads), batch_size)
         files = None if folder is None else read_folder(MS_MARCO_MINILM_L12, Path(folder))

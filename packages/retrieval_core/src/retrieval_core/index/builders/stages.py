@@ -72,7 +72,7 @@ def build_stages(
     Raises:
         ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
     """
-    size = config.reranker.local.batch_size
+    size = config.reranker.batch_size
     local = cache(lambda: local_cross_encoder(size))  # loaded once, whichever stages use it
     analyzer = build_word_analyzer(config.analysis)
     return {
@@ -221,10 +221,10 @@ def build_condenser(config: TransformConfig, llm: LLM | None) -> QueryTransforme
     if llm is None or config.history == "heuristic":
         from retrieval_core.adapters.transformers.heuristic import HeuristicCondenser  # noqa: PLC0415
 
-        return HeuristicCondenser(turns=config.history_turns)
+        return HeuristicCondenser()
     from retrieval_core.adapters.transformers.condense import LLMCondenser  # noqa: PLC0415
 
-    return LLMCondenser(model_for(config, llm), turns=config.history_turns, prompt=config.prompts.get("history"))
+    return LLMCondenser(model_for(config, llm), prompt=config.prompts.get("history"))
 
 
 def model_for(config: TransformConfig, llm: LLM) -> LLM:

@@ -52,7 +52,11 @@ class _Divided:
         return tuple(text[sentence.span.start : sentence.span.end] for sentence in self.sentences)
 
 
-async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit], *, concurrency: int) -> Pruned:
+CONCURRENCY = 4
+"""Calls at a time, as of rerankers."""
+
+
+async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit], *, concurrency: int = CONCURRENCY) -> Pruned:
     """Have the sentences of every hit judged, several calls at a time, and mark those that are to be shown.
 
     A hit of one sentence is not sent. Of a hit of which nothing is kept, the best sentence stays: which hits bear on

@@ -41,8 +41,12 @@ class RelevanceResult:
     failures: tuple[Failed, ...] = ()
 
 
+CONCURRENCY = 8
+"""Calls at a time: the 10 hits of a query are judged one a request by default, in two rounds."""
+
+
 async def keep_relevant(
-    run: Run, relevance_filter: RelevanceFilter, query: str, hits: Sequence[Hit], *, concurrency: int
+    run: Run, relevance_filter: RelevanceFilter, query: str, hits: Sequence[Hit], *, concurrency: int = CONCURRENCY
 ) -> RelevanceResult:
     """Have every hit judged, several calls at a time, and keep the relevant ones; chunks are never changed.
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BEFORE_THE_NEXT = 2 / 3
 """How much of the time that is left a reranker may use up where another one would stand in for it."""
+CONCURRENCY = 4
+"""Calls at a time: the 30 hits that are reranked by default are three requests to a language model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ async def rerank(
     for reranker in chain:
         started = run.elapsed_ms
         bound = run if reranker is chain[-1] else run.for_part_of_the_rest(BEFORE_THE_NEXT)
-        scored = await _score(bound, reranker, query, head, settings=settings, cache=cache)
+        scored = await _score(bound, reranker, query, head, cache=cache)
         if isinstance(scored, Failed):
             failures.append(replace(scored, of=reranker.id))
             continue
@@ -94,13 +96,12 @@ async def _score(
     query: str,
     hits: Sequence[Hit],
     *,
-    settings: RerankerConfig,
     cache: RerankCache | None,
 ) -> RerankScores | Failed:
     """Return the scores of all hits, in as many calls as it takes, several at a time."""
     size = reranker.batch_size
     batches = [hits[start : start + size] for start in range(0, len(hits), size)]
-    free = asyncio.Semaphore(settings.concurrency)
+    free = asyncio.Semaphore(CONCURRENCY)
     name = reranker.id
     run = run.on(f"reranker {name}")
     repair = reranker.repair if isinstance(reranker, Repairing) else None
