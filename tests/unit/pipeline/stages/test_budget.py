@@ -118,11 +118,11 @@ def test_parents_go_after_siblings_and_before_hits() -> None:
 
 
 def test_what_alone_is_too_long_goes_first_and_hides_nothing() -> None:
-    """A section longer than the budget is dropped before all else, and the neighbours in it are there instead."""
+    """A section that does not fit beside the hits goes before all else, and the neighbors in it are there instead."""
     long = Chunk("s1", "d", TEXT, span=Span(0, len(TEXT)))
     result = assembled(31, around=Surroundings(AROUND.chunks, {"s1": long}, AROUND.texts))
     assert ledger(result) == {
-        "s1": "it is longer than the whole budget of 31 tokens",
+        "s1": "it does not fit into 31 tokens beside the hits",
         "d#5": "left out to stay within 31 tokens",
     }
     assert kept(result) == [name for name in ALL if name != "d#5"]

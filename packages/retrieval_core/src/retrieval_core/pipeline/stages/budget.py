@@ -1,20 +1,22 @@
-"""Fitting passages into a token budget: what goes first, and what is shortened when only the best are left."""
+"""Fit chunks into a token budget: count each text once, drop in order, count the whole text at the end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.stages.assemble import arrange, ledger_of, passages_of, render
+from retrieval_core.pipeline.stages.assemble import PackPassage, arrange, ledger_of, passages_of, render
 from retrieval_core.pipeline.stages.expand import ROLES, Item, expand, with_quotes
 from retrieval_core.pipeline.stages.repetition import Removed, without_repetition
+from retrieval_core.text.excerpts import OMISSION
 from retrieval_core.text.sentences import sentence_ends
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from retrieval_core.config import ContextConfig
     from retrieval_core.pipeline.stages.expand import Surroundings
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import ContextPassage, Hit, LedgerEntry
 
 
-_CHARACTERS_PER_TOKEN = 8
-"""More than most texts have. A text with more is counted in growing parts until it exceeds the budget."""
+CHARACTERS_PER_TOKEN = 16
+"""More than text has. A text with more characters for each token of the budget is too long, and is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,13 @@ class Assembled:
 
 
 def assemble(hits: Sequence[Hit], around: Surroundings, settings: ContextConfig, count: TokenCounter) -> Assembled:
-    """Return hits with what stands around them, as one text of at most ``settings.max_tokens`` tokens.
+    """Return hits with their surroundings, as one text of at most ``settings.max_tokens`` tokens.
 
     Args:
-        hits: Best first; one that comes again is passed over.
-        around: What was read around them; what is missing there is done without.
+        hits: Best first; a repeated one is skipped.
+        around: What was read around them; it may lack some of it.
         settings: What to put around hits, and the budget.
-        count: Counts the tokens of a text. It may be any function: the bound holds for what it says of the whole text.
+        count: Counts the tokens of a text. It may be any function: the bound holds for its count of the whole text.
     """
     return fit(expand(hits, around, settings), around.texts, settings, count)
 
@@ -60,19 +62,19 @@ def assemble(hits: Sequence[Hit], around: Surroundings, settings: ContextConfig,
 def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig, count: TokenCounter) -> Assembled:
     """Fit items into the budget.
 
-    Where not all of them fit, first goes what cannot be shown: primaries of which not one sentence fits, other items
-    that alone are longer than the budget, and parents that do not fit beside the primaries, where these fit. A primary
-    that alone is longer than the budget is cut after whole sentences: its first one counts, and as many more as the
-    others leave room for are shown. Then go neighbours across a border, siblings, parents, and primaries: those of the
-    worst primary first, and of these the farthest from it. Of the ``min_primaries`` best, those that went come back,
-    best first, where one sentence of each primary there then fits, and the lowest of these are cut for it.
+    If not all of them fit, each is counted by itself, once. Then these are dropped, in this order:
 
-    So a primary that is kept with some ``min_primaries`` is kept with every higher one. With a counter by which less
-    text can be more tokens, more may go than has to.
+    1. Parents and neighbors that do not fit beside the primaries, and primaries of which not one sentence fits.
+    2. Neighbors across a border, siblings, parents, then primaries: those of the worst primary first, and of these the
+       farthest from it.
+
+    The ``min_primaries`` best stay as long as one sentence of each fits: the lowest of them are cut after whole
+    sentences. A primary that by itself is longer than the budget is cut to its first sentence, and to more sentences if
+    the others leave room. In the end the whole text is counted; if it is too long, the same is done with less room.
 
     Args:
         items: In their order.
-        texts: Whole documents by id, as far as they are known.
+        texts: Whole documents by id, if they are known.
         settings: The budget, and how passages are written.
         count: Counts the tokens of a text. What it raises is raised.
 
@@ -81,40 +83,41 @@ def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig
     """
     given = tuple(items)
     count = _checked(count)
-    sheet = _Sheet(texts, settings, count)
+    costs = _Costs(settings, count)
     kept, repeated = without_repetition(given)
     dropped: tuple[Removed, ...] = ()
-    if not sheet.fits(kept):
-        dropped = _too_long(given, sheet)
-        while True:
-            kept, repeated = _without(dropped, given) if dropped else (kept, repeated)
-            shorter = tuple(_cut_where_too_long(item, sheet) for item in kept)
-            alone = {item.id: sheet.alone(item) for item in shorter}
-            unshowable = _longer_than_the_budget(kept, alone, settings) or _crowding_out(shorter, sheet)
-            if not unshowable:
-                break
+    sheet = None if any(map(costs.is_huge, kept)) else _Sheet.of(kept, texts, settings, count)
+    if sheet is None or sheet.tokens > settings.max_tokens:
+        while unshowable := tuple(_unshowable(kept, costs)):
             dropped += unshowable
-        whole = {item.id: item for item in kept}
-        kept, fallen = _with_the_best(shorter, *_dropped_until_it_fits(shorter, alone, sheet), sheet)
-        kept = _grown(kept, [one for one, other in zip(whole.values(), shorter, strict=True) if one != other], sheet)
-        dropped += tuple(replace(gone, item=whole[gone.item.id]) for gone in fallen)
-    pieces = arrange(kept, merged=settings.window > 0)
-    each = render(pieces, texts, settings)
-    text = settings.delimiter.join(each)
-    removed = (*dropped, *_as_it_came_out(repeated, kept))
-    own = {item.id: count(_text(item)) for item in (*kept, *(gone.item for gone in dropped)) if not sheet.exceeds(item)}
+            gone = {removed.item.id for removed in dropped}
+            # Text that only dropped items would have shown has to be shown by others.
+            kept, repeated = without_repetition(item for item in given if item.id not in gone)
+        whole, room, step = kept, costs.room, 1
+        while True:
+            kept, fallen = _choose(whole, room, costs)
+            sheet = _Sheet.of(kept, texts, settings, count)
+            if sheet.tokens <= settings.max_tokens:
+                break
+            room -= max(sheet.tokens - settings.max_tokens, step)
+            step *= 2
+        dropped += fallen
+    counted = (item for item in (*kept, *(gone.item for gone in dropped)) if not costs.is_huge(item))
     return Assembled(
         kept,
-        passages_of(pieces, texts, [count(passage) for passage in each]),
-        text,
-        count(text) if text else 0,
-        ledger_of(pieces, removed, own),
+        passages_of(sheet.pieces, texts, [count(passage) for passage in sheet.passages]),
+        sheet.text,
+        sheet.tokens,
+        ledger_of(
+            sheet.pieces, (*dropped, *_with_outcomes(repeated, kept)), {item.id: count(_text(item)) for item in counted}
+        ),
     )
 
 
 def _checked(count: TokenCounter) -> TokenCounter:
-    """Return a counter that refuses to give what is no number of tokens."""
+    """Return a counter that counts each text once, and refuses to return anything but a number of tokens."""
 
+    @cache
     def checked(text: str, /) -> int:
         tokens = count(text)
         if type(tokens) is not int or tokens < 0:
@@ -129,228 +132,160 @@ def _text(item: Item) -> str:
     return "\n".join(quote.text for quote in item.quotes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sheet:
-    """What items are written on, to see how long they get.
+class _Sheet(NamedTuple):
+    """Items as they are written."""
 
-    A text that is far longer than the budget is counted only until it exceeds it.
-    """
+    pieces: tuple[PackPassage, ...]
+    passages: tuple[str, ...]
+    text: str
+    tokens: int
 
-    texts: Mapping[str, str]
-    settings: ContextConfig
-    count: TokenCounter
-    _exceeding: dict[tuple[object, ...], bool] = field(default_factory=dict[tuple[object, ...], bool])
-    _lengths: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
-    _first_sentences: dict[tuple[object, ...], Item] = field(default_factory=dict[tuple[object, ...], Item])
-
-    def alone(self, item: Item) -> int:
-        """Return the tokens of the text that one item makes."""
-        if (length := self._lengths.get(key := _key(item))) is None:
-            length = self._lengths[key] = self.length((item,))
-        return length
-
-    def first_sentence_of(self, item: Item) -> Item:
-        if (first := self._first_sentences.get(key := _key(item))) is None:
-            first = self._first_sentences[key] = _versions(item)(0)
-        return first
-
-    def exceeds(self, item: Item) -> bool:
-        """Return whether an item's own text has more tokens than the budget; only a long text is counted for it."""
-        limit = self.settings.max_tokens
-        size = _CHARACTERS_PER_TOKEN * limit
-        if sum(len(quote.text) for quote in item.quotes) <= size:
-            return False
-        if (known := self._exceeding.get(key := _key(item))) is None:
-            text = _text(item).strip()
-            while size < len(text) and self.count(text[:size]) <= limit:
-                size *= 2
-            known = self._exceeding[key] = size < len(text) or self.count(text) > limit
-        return known
-
-    def length(self, items: Sequence[Item]) -> int:
-        """Return the tokens of the text that items make, 0 for none; more than the budget if one of them exceeds it."""
-        if not items:
-            return 0
-        if any(map(self.exceeds, items)):
-            return self.settings.max_tokens + 1
-        pieces = arrange(items, merged=self.settings.window > 0)
-        return self.count(self.settings.delimiter.join(render(pieces, self.texts, self.settings)))
-
-    def fits(self, items: Sequence[Item]) -> bool:
-        return self.length(items) <= self.settings.max_tokens
+    @classmethod
+    def of(
+        cls, items: Sequence[Item], texts: Mapping[str, str], settings: ContextConfig, count: TokenCounter
+    ) -> _Sheet:
+        pieces = arrange(items, merged=settings.window > 0)
+        passages = render(pieces, texts, settings)
+        text = settings.delimiter.join(passages)
+        return cls(pieces, passages, text, count(text) if text else 0)
 
 
-def _key(item: Item) -> tuple[object, ...]:
-    return item.id, item.role, item.quotes, item.shortened
+class _Costs:
+    """Estimates how many tokens an item adds to the whole text."""
+
+    def __init__(self, settings: ContextConfig, count: TokenCounter) -> None:
+        self.settings = settings
+        self._count = count
+        self._overhead = count("")  # such as marks of begin and end, which the whole text has once
+        self.room = settings.max_tokens + self._tokens(settings.delimiter)  # nothing follows the last item
+        self._most_characters = CHARACTERS_PER_TOKEN * settings.max_tokens
+        self._known_cuts: dict[tuple[str, tuple[Quote, ...]], list[tuple[int, int]]] = {}
+
+    def is_huge(self, item: Item) -> bool:
+        """Return whether an item is too long for the budget, without counting its tokens."""
+        return sum(len(quote.text) for quote in item.quotes) > self._most_characters
+
+    def of(self, item: Item) -> int:
+        """Return the tokens of an item with its heading and a delimiter; more than the room if it is huge."""
+        if self.is_huge(item):
+            return self.room + 1
+        if self.settings.window and item.role in {"sibling", "cross_page"}:
+            return self._tokens(_text(item))  # it becomes a part of its hit's passage
+        passage = render((PackPassage((item,), item),), {}, self.settings)[0]
+        return self._tokens(passage) + self._tokens(self.settings.delimiter)
+
+    def shortest(self, item: Item) -> Item:
+        """Return an item cut to its first sentence, or as it is if that is no longer."""
+        cuts = self._cuts(item)
+        first = _cut(item, *cuts[0]) if cuts else item
+        return item if self.of(item) <= self.of(first) else first
+
+    def longest(self, item: Item, room: int) -> Item:
+        """Return an item with as many of its sentences as there is room for, but at least the first one."""
+        best = self.shortest(item)
+        if best is item:
+            return best
+        used = self.of(best)
+        for (previous, begin), (position, end) in pairwise(self._cuts(item)):
+            is_next_quote = position > previous
+            used += self._tokens(item.quotes[position].text[0 if is_next_quote else begin : end])
+            used += self._tokens(OMISSION) if is_next_quote else 0
+            if used > room:
+                break
+            best = _cut(item, position, end)
+        return best
+
+    def _tokens(self, text: str) -> int:
+        return max(0, self._count(text) - self._overhead)
+
+    def _cuts(self, item: Item) -> list[tuple[int, int]]:
+        """Return where an item can be cut after a sentence: the number of the quote, and the offset in it."""
+        key = item.id, item.quotes
+        if key not in self._known_cuts:
+            cuts: list[tuple[int, int]] = []
+            left = self._most_characters
+            for position, quote in enumerate(item.quotes):
+                text = quote.text[:left]
+                left -= len(text)
+                cuts += ((position, end) for end in sentence_ends(text))
+            self._known_cuts[key] = cuts[:-1]
+        return self._known_cuts[key]
 
 
-def _too_long(items: Iterable[Item], sheet: _Sheet) -> tuple[Removed, ...]:
-    """Return what stands around the primaries and is longer than the budget with nothing beside it."""
-    reason = f"it is longer than the whole budget of {sheet.settings.max_tokens} tokens"
-    around = {item.id: item for item in items if item.role != "primary" and _text(item).strip()}
-    return tuple(Removed(item, reason) for item in around.values() if sheet.alone(item) > sheet.settings.max_tokens)
+def _cut(item: Item, position: int, end: int) -> Item:
+    text, span = item.quotes[position].text, item.quotes[position].span
+    quote = Quote(text[:end], None if span is None else Span(span.start, span.start + end))
+    return with_quotes(item, (*item.quotes[:position], quote), shortened=True)
 
 
-def _cut_where_too_long(item: Item, sheet: _Sheet) -> Item:
-    """Return an item; of a primary that alone is longer than the budget, its first sentence."""
-    is_too_long = item.role == "primary" and sheet.alone(item) > sheet.settings.max_tokens
-    return sheet.first_sentence_of(item) if is_too_long else item
+def _unshowable(items: Sequence[Item], costs: _Costs) -> Iterator[Removed]:
+    """Yield the primaries of which nothing fits, and the surroundings that do not fit beside the others."""
+    limit = costs.settings.max_tokens
+    room = costs.room
+    for item in items:
+        if item.role == "primary":
+            tokens = costs.of(item)
+            if tokens > costs.room:
+                tokens = costs.of(costs.shortest(item))
+            if tokens > costs.room:
+                yield Removed(item, f"not even one sentence of it fits into {limit} tokens")
+            else:
+                room -= tokens
+    for item in items:
+        if item.role != "primary" and costs.of(item) > costs.room:
+            yield Removed(item, f"it is longer than the whole budget of {limit} tokens")
+        elif item.role == "parent" and 0 <= room < costs.of(item):
+            # Left to its turn, it would take all neighbors and the parents behind it along.
+            yield Removed(item, f"it does not fit into {limit} tokens beside the hits")
 
 
-def _longer_than_the_budget(
-    items: Iterable[Item], alone: Mapping[str, int], settings: ContextConfig
-) -> tuple[Removed, ...]:
-    """Return the primaries of which there can be nothing; ``alone`` has the tokens of what would be left of each."""
-    reason = f"not even one sentence of it fits into {settings.max_tokens} tokens"
-    return tuple(
-        Removed(item, reason) for item in items if item.role == "primary" and alone[item.id] > settings.max_tokens
-    )
-
-
-def _crowding_out(items: Sequence[Item], sheet: _Sheet) -> tuple[Removed, ...]:
-    """Return the parents for which there is no room beside the primaries, where these fit.
-
-    Left to their turn, they would take all neighbours and the parents behind them along.
-    """
-    room = sheet.settings.max_tokens - sheet.length([item for item in items if item.role == "primary"])
-    if room < 0:
-        return ()
-    reason = f"it does not fit into {sheet.settings.max_tokens} tokens beside the hits"
-    long = (item for item in items if item.role == "parent" and sheet.alone(item) > room)
-    return tuple(Removed(item, reason) for item in long)
-
-
-def _without(dropped: Iterable[Removed], given: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
-    """Return the other items without repetition: what only dropped ones would have said has to be said by others."""
-    gone = {removed.item.id for removed in dropped}
-    return without_repetition(item for item in given if item.id not in gone)
-
-
-def _dropped_until_it_fits(
-    items: Sequence[Item], estimates: Mapping[str, int], sheet: _Sheet
-) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
-    """Drop as few as possible; ``estimates``, tokens by id, say where the search for the right number begins."""
-    order = sorted(items, key=lambda item: (ROLES.index(item.role), item.rank, item.distance))[::-1]
-
-    def without(number: int) -> tuple[Item, ...]:
-        gone = {item.id for item in order[:number]}
-        return tuple(item for item in items if item.id not in gone)
-
-    left = accumulate((-estimates[item.id] for item in order), initial=sum(estimates.values()))
-    guess = next((number for number, tokens in enumerate(left) if tokens <= sheet.settings.max_tokens), len(order))
-    number = _first(len(order), lambda number: sheet.fits(without(number)), guess)
-    reason = f"left out to stay within {sheet.settings.max_tokens} tokens"
-    return without(number), tuple(Removed(item, reason) for item in order[:number])
-
-
-def _with_the_best(
-    items: Sequence[Item], left: tuple[Item, ...], fallen: tuple[Removed, ...], sheet: _Sheet
-) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
-    """Bring back those of the best primaries of which a sentence fits beside those that are there, and cut for them.
-
-    Args:
-        items: All that there were, in their order.
-        left: Those that are there; nothing but primaries where one is missing.
-        fallen: Those that are not.
-    """
-    best = [item for item in items if item.role == "primary"][: sheet.settings.min_primaries]
-    shown = {item.id for item in left}
-    missing = [item.id for item in best if item.id not in shown]
-    there, refused, step = left, set[str](), 1
-    while missing:
-        tried = shown.union(missing[:step])
-        more = tuple(item for item in items if item.id in tried)
-        if sheet.fits([sheet.first_sentence_of(item) for item in more]):
-            there, shown, missing, step = more, tried, missing[step:], 2 * step
-        elif step > 1:
-            step = 1
+def _choose(items: Sequence[Item], room: int, costs: _Costs) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
+    """Return the items that fit into a number of tokens, some of them cut, and those that are dropped for it."""
+    limit = costs.settings.max_tokens
+    order = sorted(items, key=lambda item: (ROLES.index(item.role), item.rank, item.distance))
+    best = [item for item in order if item.role == "primary"][: costs.settings.min_primaries]
+    reserved: dict[str, int] = {}  # one sentence of each of the best
+    for item in best:
+        tokens = costs.of(costs.shortest(item))
+        if tokens <= room:
+            reserved[item.id] = tokens
+            room -= tokens
+    refused = {item.id for item in best} - reserved.keys()
+    shown: dict[str, Item] = {}
+    dropped: list[Removed] = []
+    growing: list[Item] = []
+    is_full = is_cut = False
+    for item in order:
+        version = item if costs.of(item) <= costs.room else costs.shortest(item)
+        more = costs.of(version) - reserved.get(item.id, 0)
+        if item.id in refused:
+            reason = f"not even one sentence of it fits into {limit} tokens beside the better passages"
+            dropped.append(Removed(item, reason))
+            is_full = True
+        elif more <= room and not (is_cut if item.id in reserved else is_full):
+            shown[item.id] = version
+            room -= more
+            if version is not item:
+                growing.append(item)
+        elif item.id in reserved:
+            shown[item.id] = costs.shortest(item)
+            if not is_cut:
+                growing.append(item)
+            is_full = is_cut = True
         else:
-            refused.add(missing.pop(0))
-    reason = f"not even one sentence of it fits into {sheet.settings.max_tokens} tokens beside the better passages"
-    return (
-        there if there is left else _shortened(there, sheet),
-        tuple(
-            replace(gone, reason=reason) if gone.item.id in refused else gone
-            for gone in fallen
-            if gone.item.id not in shown
-        ),
-    )
+            dropped.append(Removed(item, f"left out to stay within {limit} tokens"))
+            is_full = True
+    for item in growing:
+        before = costs.of(shown[item.id])
+        shown[item.id] = costs.longest(item, room + before)
+        room += before - costs.of(shown[item.id])
+    return tuple(shown[item.id] for item in items if item.id in shown), tuple(dropped[::-1])
 
 
-def _shortened(primaries: Sequence[Item], sheet: _Sheet) -> tuple[Item, ...]:
-    """Cut the lowest of some primaries after whole sentences; one sentence of each is known to fit."""
-    firsts = [sheet.first_sentence_of(item) for item in primaries]
-    whole, number = list(primaries), len(primaries)
-    # All from `cut` on are cut to one sentence; then as much of the best of them as there is room for comes back.
-    cut = number - _first(number, lambda lowest: sheet.fits(whole[: number - lowest] + firsts[number - lowest :]))
-    return _grown(whole[:cut] + firsts[cut:], whole[cut : cut + 1], sheet)
-
-
-def _grown(items: Sequence[Item], whole: Iterable[Item], sheet: _Sheet) -> tuple[Item, ...]:
-    """Return items within the budget with as many more sentences of some of them as there is room for.
-
-    Args:
-        items: In their order.
-        whole: Those that were cut to their first sentence, uncut, best first; others are passed over.
-    """
-    grown = list(items)
-    places = {item.id: place for place, item in enumerate(grown)}
-    for item in whole:
-        if (place := places.get(item.id)) is None:
-            continue
-        version, last = _versions(item), len(_cuts(item))
-        before, after = grown[:place], grown[place + 1 :]
-        less = _first(last, lambda cut: sheet.fits([*before, version(last - cut), *after]))  # noqa: B023
-        grown[place] = version(last - less)
-    return tuple(grown)
-
-
-def _cuts(item: Item) -> list[tuple[int, int]]:
-    """Return where an item may be cut after a sentence: the quote, and the offset in it."""
-    cuts = [(position, end) for position, quote in enumerate(item.quotes) for end in sentence_ends(quote.text)]
-    return cuts[:-1]
-
-
-def _versions(item: Item) -> Callable[[int], Item]:
-    """Return what gives an item with its first sentence for 0, with its first two for 1, and so on up to all of it."""
-    cuts = _cuts(item)
-
-    def version(number: int) -> Item:
-        if number == len(cuts):
-            return item
-        position, end = cuts[number]
-        text, span = item.quotes[position].text, item.quotes[position].span
-        quote = Quote(text[:end], None if span is None else Span(span.start, span.start + end))
-        return with_quotes(item, (*item.quotes[:position], quote), shortened=True)
-
-    return version
-
-
-def _as_it_came_out(repeated: Iterable[Removed], kept: Iterable[Item]) -> Iterator[Removed]:
-    """Yield what was repeated with what became of the items that have its text."""
+def _with_outcomes(repeated: Iterable[Removed], kept: Iterable[Item]) -> Iterator[Removed]:
+    """Yield items whose text is in others, with what became of those."""
     shown = {item.id for item in kept}
     for removed in repeated:
         lost = [name for name in removed.within if name not in shown]
         reason = f"{removed.reason}, and {', '.join(lost)} was dropped" if lost else removed.reason
         yield replace(removed, reason=reason)
-
-
-def _first(limit: int, holds: Callable[[int], bool], guess: int = 0) -> int:
-    """Return the smallest number up to a limit for which something holds that, once true, mostly stays true.
-
-    Where it does not, the number returned still is one for which it holds, unless it is the limit, which is not always
-    tried. The search begins at the guess and goes away from it in growing steps.
-    """
-    low, high, step = 0, limit, 1
-    number = min(guess, limit)
-    while low < high:
-        if holds(number):
-            high = number
-            number = high - step
-        else:
-            low = number + 1
-            number = low + step
-        step *= 2
-        if not low <= number < high:
-            number = (low + high) // 2
-    return high
