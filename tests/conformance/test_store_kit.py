@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import NotYetEmbeddedError, UnsupportedFilterError
 from retrieval_core.ports import Candidate, Change, Fetched, FetchRequest, SearchRequest, StoreInfo
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
 from retrieval_core.testing.store_kit.base import StoreTestBase
 from retrieval_core.testing.store_kit.named_vectors import NAMES
-from retrieval_core.types.filters import And, Eq, Filter, operators_of
+from retrieval_core.types.filters import Filter, operators_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,11 +204,3 @@ def test_a_kit_without_a_store_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError):
         StoreConformance().test_a_store_can_be_closed_unused(tmp_path)
     assert issubclass(StoreConformance, StoreTestBase)
-
-
-def test_operators_that_nothing_defines_are_refused() -> None:
-    class Near(Eq):
-        operator = "$near"
-
-    with pytest.raises(UnsupportedFilterError, match=r"\$near"):
-        check_search(SearchRequest(1, text="x", filter=And((Near("a", 1),))))

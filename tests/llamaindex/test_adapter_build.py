@@ -7,8 +7,6 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama-index-retrievers-retrieval-core")
 
@@ -20,8 +18,6 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import Document as LlamaDocument
 from llama_index.core.schema import ImageNode, NodeRelationship, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
-from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores import (
     FilterOperator,
     MetadataFilter,
@@ -43,9 +39,6 @@ from llama_index.retrievers.retrieval_core.adapters import (
     from_index,
     pipeline_from,
 )
-from llama_index.retrievers.retrieval_core.adapters._docstore import REFRESH_SECONDS, DocstorePassages
-from llama_index.retrievers.retrieval_core.adapters._words import WordIndex
-from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import (
     IncompleteSearchError,
@@ -57,10 +50,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeReranker
-from retrieval_core.text.analysis import Analyzer
-from retrieval_core.types import Chunk
 from retrieval_core.types.filters import Eq, Ne, Not
-from support.examples import times
 from support.llamaindex_parts import DIMENSION, WordEmbedding, index_of, nodes
 
 if TYPE_CHECKING:
@@ -292,30 +282,6 @@ def test_a_mode_of_the_store_is_used_where_it_is_told() -> None:
     assert {query.mode for query in kept.asked} == {VectorStoreQueryMode.TEXT_SEARCH}
 
 
-def test_a_docstore_elsewhere_is_asked_once_in_a_while() -> None:
-    """And nodes that did not change are not read again."""
-
-    class Elsewhere(KVDocumentStore):
-        def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-            reads.append(sorted(node_ids))
-            return super().get_nodes(node_ids, raise_error)
-
-    reads: list[list[str]] = []
-    seconds = [0.0]
-    docstore = Elsewhere(SimpleKVStore())
-    docstore.add_documents(nodes())
-    names_of = [node.node_id for node in nodes()]
-    passages = DocstorePassages(docstore, Analyzer(), lambda: names_of, None, lambda: seconds[0])
-    first = passages.current()
-    docstore.add_documents([TextNode(id_="new", text="A comet has a tail.")])
-    names_of.append("new")
-    seconds[0] = REFRESH_SECONDS - 1
-    assert passages.current() is first
-    seconds[0] = REFRESH_SECONDS
-    assert [name for name, _ in passages.current().words.search("comet")] == ["new"]
-    assert reads == [sorted(node.node_id for node in nodes()), ["new"]]
-
-
 def test_nodes_of_a_docstore_that_cannot_be_read_are_told() -> None:
     kept = KeepsText()
     docstore = SimpleDocumentStore()
@@ -325,32 +291,6 @@ def test_nodes_of_a_docstore_that_cannot_be_read_are_told() -> None:
     ) as found:
         search(LlamaIndexStore(kept, docstore=docstore), SearchRequest(2, text="apollo"))
     assert [item.chunk_id for item in found.value.found] == ["moon-2"]
-
-
-_TEXTS = st.lists(
-    st.lists(st.sampled_from(["moon", "sun", "sea", "back", "roll", "rollback", "star"]), max_size=6), max_size=6
-)
-
-
-@settings(max_examples=times(100), deadline=None)
-@given(_TEXTS, st.lists(st.sampled_from(["moon", "sun", "the", "roll", "back", "star", "none"]), max_size=6))
-@example([["rollback"], ["back", "roll", "rollback"]], ["roll", "back"])
-def test_words_score_as_in_the_reference_store(texts: list[list[str]], question: list[str]) -> None:
-    analyzer = Analyzer()
-    chunks = [Chunk(f"c{number}", "d", " ".join(words)) for number, words in enumerate(texts)]
-    from collections import Counter
-
-    index = WordIndex(analyzer, {chunk.id: Counter(analyzer.terms(chunk.indexed_text)) for chunk in chunks})
-
-    async def reference() -> list[tuple[str, float]]:
-        store = MemoryStore(analyzer=analyzer)
-        await store.upsert(Change(tuple(chunks)))
-        return [(item.chunk_id, item.score) for item in await store.search(SearchRequest(99, text=" ".join(question)))]
-
-    expected = asyncio.run(reference())
-    found = index.search(" ".join(question))
-    assert dict(found) == pytest.approx(dict(expected))
-    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
 
 
 # --- filters

@@ -35,7 +35,6 @@ from llama_index.retrievers.retrieval_core.adapters import from_index
 from llama_index.storage.docstore.retrieval_core import RetrievalCoreDocumentStore
 from llama_index.vector_stores.retrieval_core import RetrievalCoreVectorStore
 from llama_index.vector_stores.retrieval_core.reading import all_chunks
-from llama_index.vector_stores.retrieval_core.write_queue import WriteQueue
 from retrieval_core import open_index
 from retrieval_core.adapters.pruners.embedder import EmbedderPruner
 from retrieval_core.adapters.stores.memory import MemoryStore
@@ -204,42 +203,6 @@ def test_nodes_that_are_deleted_at_once_stay_deleted(vector_store: RetrievalCore
     found = places(vector_store)
     assert found.keys() == {f"n{number}" for number in range(90, 101)}
     assert sorted(found.values()) == [(place, 11) for place in range(11)]
-
-
-def test_a_write_that_fails_or_that_nobody_waits_for_holds_up_no_other() -> None:
-    """It is passed over, and those behind it still come one after another."""
-    queue, inside = WriteQueue(), list[str]()
-
-    async def write(name: str, *, until: asyncio.Event | None = None) -> None:
-        async with queue.turn():
-            assert not inside
-            inside.append(name)
-            try:
-                if until is not None:
-                    await until.wait()
-                if name == "fails":
-                    raise ZeroDivisionError
-                await asyncio.sleep(0)
-            finally:
-                inside.remove(name)
-
-    async def everything() -> list[Any]:
-        end = asyncio.Event()
-        first = asyncio.create_task(write("first", until=end))
-        await asyncio.sleep(0)
-        waiting = [asyncio.create_task(write(name)) for name in ("given up", "fails", "last")]
-        await asyncio.sleep(0)
-        waiting[0].cancel()
-        for _ in range(10):  # as many turns as it may take one of them to come in early
-            await asyncio.sleep(0)
-        assert inside == ["first"]
-        end.set()
-        return await asyncio.gather(first, *waiting, return_exceptions=True)
-
-    first, given_up, failed, last = asyncio.run(everything())
-    assert (first, last) == (None, None)
-    assert isinstance(given_up, asyncio.CancelledError)
-    assert isinstance(failed, ZeroDivisionError)
 
 
 def test_a_document_store() -> None:

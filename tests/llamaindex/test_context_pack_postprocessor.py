@@ -69,39 +69,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    "settings_of_pack",
-    [
-        ContextConfig(),
-        ContextConfig(window=1),
-        ContextConfig(include_parents=False, neighbor_same_page=0, neighbor_cross_page=0),
-        ContextConfig(template="<{number} {role}>{text}</{citation}>"),
-    ],
-)
-@pytest.mark.parametrize("budget", [60, 400, 12_000])
-def test_what_models_see_is_the_cores_pack(index: Index, settings_of_pack: ContextConfig, budget: int) -> None:
-    """To the letter, for the same hits, settings and budget."""
-    from retrieval_core.pipeline.context import make_context
-    from retrieval_core.run.runner import Run
-    from retrieval_core.run.threads import ThreadPool
-
-    nodes = RetrievalCoreRetriever(index, top_k=3).retrieve(QUESTION)
-    result = index.retrieve(QUESTION, top_k=3)
-    run = Run(ThreadPool("test", 1, patience=1))
-    bound = settings_of_pack.model_copy(update={"max_tokens": budget})
-    pack = index.sync.run(make_context(run, result, bound, words, primaries=3, stores={"": index.store}))
-    postprocessor = ContextPackPostprocessor(
-        index.store, settings=settings_of_pack, max_tokens=budget, token_counter=words
-    )
-    found = both(postprocessor, nodes, QUESTION)
-    assert pack.passages
-    assert "\n\n".join(map(shown, found)) == pack.context_pack
-    assert words(pack.context_pack) <= budget
-    assert [item.node.metadata["citation"] for item in found] == list(pack.citations)
-    assert [item.score for item in found] == [passage.score for passage in pack.passages]
-    assert [item.node.node_id for item in found] == [passage.id for passage in pack.passages]
-
-
 def test_what_was_added_names_the_node_that_brought_it_in(index: Index) -> None:
     """It has no score; nothing of its own metadata is shown again."""
     nodes = RetrievalCoreRetriever(index, top_k=1).retrieve(QUESTION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ from llama_index.retrievers.retrieval_core import (
     node_from_chunk,
     node_from_hit,
 )
-from llama_index.retrievers.retrieval_core.convert import PROVENANCE
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.testing.filter_strategies import metadata, texts
 from retrieval_core.types import Chunk, Hit, Scores, Span, format_citation
@@ -166,18 +165,6 @@ def test_a_node_says_what_it_is_and_where_it_comes_from() -> None:
     assert (
         node.get_content(MetadataMode.LLM) == "citation: Doc: moon.md | Section: moon\n\nThe moon is 384,400 km away."
     )
-
-
-def test_every_field_of_a_chunk_and_of_a_hit_has_its_place() -> None:
-    """A field that the core adds must not be lost without a word."""
-    ranges = {"page_span": "first_page last_page", "row_range": "first_row last_row", "span": "span_start span_end"}
-    ranges["item_range"] = "first_item last_item"
-    of_a_chunk = {field.name for field in fields(Chunk)} - {"id", "text", "metadata", "missing_fields"}
-    names = {name for field in of_a_chunk for name in ranges.get(field, field).split()}
-    assert names | {"citation", "source_index"} == PROVENANCE
-    of_a_hit = {field.name for field in fields(Hit)} - {"chunk", "score", "source_index"}
-    added = PassageNode.model_fields.keys() - TextNode.model_fields.keys()
-    assert of_a_hit | {"rank", "degraded", "neighbor_of"} == added
 
 
 def test_passages_of_several_indexes_have_ids_of_their_own() -> None:

@@ -142,21 +142,6 @@ def test_what_cannot_judge_is_refused_at_once(wrong: Any) -> None:
         SentencePruningPostprocessor(wrong)
 
 
-def test_the_local_cross_encoder_is_the_default_of_both() -> None:
-    """It needs the extra."""
-    relevance, pruning = RelevanceFilterPostprocessor(), SentencePruningPostprocessor()
-    assert "ms-marco-MiniLM" in relevance._works_with
-    assert "ms-marco-MiniLM" in pruning._works_with
-    pytest.importorskip("onnxruntime")
-    given = [node("Bread is baked from flour. The moon is 384,400 km away from the earth."), node("Flour is ground.")]
-    question = "how far away is the moon"
-    assert both(relevance, given, question) == given[:1]
-    assert texts(both(pruning, given, question))[0] == "The moon is 384,400 km away from the earth."
-    for postprocessor in (relevance, pruning):
-        postprocessor.close()
-        postprocessor.close()
-
-
 def test_they_cannot_be_pickled() -> None:
     """LlamaIndex would leave the model out."""
     for postprocessor in (RelevanceFilterPostprocessor(MockLLM()), SentencePruningPostprocessor(FakePruner())):

@@ -238,17 +238,6 @@ def test_in_a_query_engine() -> None:
         ]
 
 
-def test_the_local_cross_encoder_is_the_default() -> None:
-    """It needs the extra, and says so where that is missing; nothing is loaded before the first question."""
-    postprocessor = RerankPostprocessor(top_n=1)
-    assert "ms-marco-MiniLM" in postprocessor._works_with
-    pytest.importorskip("onnxruntime")
-    given = [node("Bread is baked."), node("The moon is 384,400 km away.")]
-    assert texts(both(postprocessor, given, "how far away is the moon")) == ["The moon is 384,400 km away."]
-    postprocessor.close()
-    postprocessor.close()
-
-
 # The language model's grades.
 
 

@@ -35,7 +35,7 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
 from llama_index.retrievers.retrieval_core.adapters import LlamaIndexEmbedder, from_index
-from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding, RetrievalCoreVectorStore, index_file
+from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding, RetrievalCoreVectorStore
 from retrieval_core import open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
@@ -49,7 +49,6 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.index.builders.backends import build_store
 from retrieval_core.ports import Change, FetchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.filter_strategies import metadata, texts
@@ -672,37 +671,6 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     own = memory()
     RetrievalCoreVectorStore(own).close()
     assert asyncio.run(own.describe()).chunks == 0
-
-
-def test_queries_that_open_an_index_at_the_same_time_keep_none_but_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the others opened is closed at once: who holds a store for long holds its files and threads."""
-    made: list[Store] = []
-    closed: list[Store] = []
-
-    def build(*given: Any, **settings: Any) -> Store:
-        store = build_store(*given, **settings)
-        aclose = store.aclose
-
-        async def noted() -> None:
-            closed.append(store)
-            await aclose()
-
-        object.__setattr__(store, "aclose", noted)
-        made.append(store)
-        return store
-
-    async def ask() -> None:
-        async with RetrievalCoreVectorStore.from_index_file(tmp_path / "x.db") as store:
-            await asyncio.gather(*(store.aquery(asked()) for _ in range(20)))
-        assert len(made) > 2  # they did meet
-        assert {id(store) for store in made} == {id(store) for store in closed}
-
-    with RetrievalCoreVectorStore.from_index_file(tmp_path / "x.db", embed_model=MockEmbedding(embed_dim=2)) as store:
-        store.add(NODES)
-    monkeypatch.setattr(index_file, "build_store", build)
-    asyncio.run(ask())
 
 
 def test_embedders_are_models_of_llamaindex(model: RetrievalCoreEmbedding) -> None:

@@ -170,32 +170,6 @@ def test_a_shell_is_told_what_may_be_typed(folder: Path, typed: tuple[str, ...],
     assert set(done.stdout.split()) == expected
 
 
-def test_the_start_pays_for_nothing_that_is_not_used(folder: Path) -> None:
-    """Neither for completion nor for what some commands need."""
-    heavy = ("click.shell_completion", "watchfiles", "numpy", "pydantic", "rich", "retrieval_core.index.open")
-    code = (
-        "import sys\nfrom retrieval_core.cli.commands import main\n"
-        f"try:\n    main(['--help'])\nfinally:\n    assert not {{*sys.modules}} & {{*{heavy!r}}}"
-    )
-    with_help, errors = finished((sys.executable, "-c", code), folder, stdout=subprocess.DEVNULL)
-    assert with_help == 0, errors
-
-
-@pytest.mark.parametrize(("mode", "loads"), [("lexical", False), ("hybrid", True)])
-def test_a_search_loads_a_model_only_for_meaning(folder: Path, mode: str, loads: bool) -> None:
-    """A search by words leaves what runs models alone; any other begins to load it, even where there is no index."""
-    pytest.importorskip("onnxruntime", reason="the extra 'local' is not installed")
-    code = (
-        "import sys\nfrom retrieval_core.cli.commands import main\n"
-        f"try:\n    main(['search', 'moon', '--index', 'nowhere.db', '--mode', {mode!r}])\n"
-        f"finally:\n    assert ('onnxruntime' in sys.modules) == {loads}, 'loaded'"
-    )
-    ended, errors = finished((sys.executable, "-c", code), folder)
-    assert ended == 1
-    assert "nowhere.db" in errors
-    assert "AssertionError" not in errors
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["search", "index"])
 def test_a_standard_error_that_cannot_be_written_changes_nothing(folder: Path, name: str) -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from retrieval_core import Document, RetrievalConfig, load_config, open_index, open_indexes
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.settings import load_index_config
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.processes import RETRIEVAL, with_our_modules
 
@@ -150,34 +149,6 @@ def test_a_file_beside_the_index_is_found(indexed: Path, place: str) -> None:
     }
     with open_index(indexed / ".retrieval/index.db") as index:
         assert (index.config.search.top_k, index.config.search.mode) == (1, "lexical")
-
-
-@pytest.mark.parametrize(
-    ("section", "line"),
-    [
-        *(
-            (name, 'kind = "trap:make"')
-            for name in ("store", "embedder", "llm", "reranker", "relevance_filter", "pruner")
-        ),
-        *((name, 'kind = "trap:make"') for name in ("rewriter", "cache", "evaluation")),
-        ("reranker", 'kind = "local"\nfallbacks = ["trap:make"]'),
-        ("transform", 'use = ["trap:make"]'),
-        ("answer", 'verifier = "trap:make"'),
-        ("context", 'token_counter = "trap:make"'),
-    ],
-)
-def test_a_file_that_is_found_never_runs_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str, line: str
-) -> None:
-    """It may have come with documents of somebody else; a file that is named may."""
-    (tmp_path / "trap.py").write_text("raise RuntimeError('the code was run')")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    file = tmp_path / "retrieval.toml"
-    file.write_text(f"[{section}]\n{line}\n")
-    for open_it in (lambda: open_index(tmp_path / "index.db"), lambda: open_indexes([tmp_path / "index.db"])):
-        with pytest.raises(ConfigurationError, match=r"to custom code: .*name the file: --config"):
-            open_it()
-    assert load_index_config(tmp_path / "index.db", file=file).provenance is not None
 
 
 def test_what_the_file_says_is_not_remembered(folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -156,15 +155,6 @@ def test_a_refused_connection_is_a_connection_error(server: WireServer) -> None:
     assert server.count() == 1
 
 
-def test_a_server_that_stays_silent_is_a_timeout(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no deadline ends a call, the client's own great patience does."""
-    monkeypatch.setattr("retrieval_core.adapters.vendors.cohere._SILENCE_SECONDS", 0.01)
-    server.fail_always(Hang())
-    embedder = embedder_of(server)
-    with pytest.raises(ServiceTimeoutError):
-        run(embedder, embedder.embed_query("a"))
-
-
 @pytest.mark.parametrize("status", [429, 503])
 def test_seconds_to_wait_are_read(server: WireServer, status: int) -> None:
     """What a service asks for reaches the error that the pipeline waits by, and the SDK does not wait itself."""
@@ -174,19 +164,6 @@ def test_seconds_to_wait_are_read(server: WireServer, status: int) -> None:
         run(embedder, embedder.embed_query("a"))
     assert raised.value.retry_after == 7
     assert server.count() == 1
-
-
-def test_the_key_is_shown_nowhere(server: WireServer) -> None:
-    """A server that repeats the key it was given does not make it show: not in the message, nor in what caused it."""
-    secret = "co-very-secret-key"
-    embedder = embedder_of(server, api_key=SecretStr(secret))
-    with pytest.raises(ServiceError) as raised:
-        run(embedder, embedder.embed_query("a"))
-    assert raised.value.status == 401
-    shown = [*traceback.format_exception(raised.value), repr(raised.value), str(raised.value), repr(embedder)]
-    shown += [repr(vars(embedder)), repr(vars(embedder._connection))]
-    assert not any(secret in text for text in shown)
-    assert "[secret]" in str(raised.value)
 
 
 @pytest.mark.parametrize("key", ["co-a b", "co-a\r\nb", "co-ключ"])

@@ -104,22 +104,6 @@ def test_parameters_fit_the_model(server: WireServer, model: str, sent: dict[str
     assert {key: value for key, value in server.requests[0].json().items() if key in known} == sent
 
 
-@pytest.mark.parametrize(
-    ("model", "url", "names"),
-    [
-        ("gpt-4.1-mini", None, {"max_completion_tokens", "temperature"}),
-        ("gpt-5.2", None, {"max_completion_tokens"}),
-        ("openai/o3", "http://gateway/v1", {"max_completion_tokens"}),
-        ("gpt-oss:20b", "http://localhost:11434/v1", {"max_tokens", "temperature"}),
-        ("gpt-4o", "https://api.openai.com/v1", {"max_completion_tokens", "temperature"}),
-    ],
-)
-def test_parameters_fit_the_server(model: str, url: str | None, names: set[str]) -> None:
-    """OpenAI itself is sent the name that it does not deprecate."""
-    arguments = OpenAILLM(model, api_key="k", base_url=url)._arguments(replace(QUESTION, max_tokens=9))
-    assert arguments.keys() - {"model", "messages"} == names
-
-
 def test_ids_tell_models_and_servers_apart() -> None:
     """The same name on another server is another model."""
     assert OpenAILLM("gpt-4.1-mini", api_key="k").id == "openai/gpt-4.1-mini"

@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
 
-from retrieval_core.adapters.stores.pinecone import reading
 from retrieval_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -180,20 +179,6 @@ def test_large_changes_are_sent_in_parts() -> None:
         sizes = [len(request.body) for request in server.requests if request.path == "/vectors/upsert"]
         assert max(sizes) <= 2_000_000
         assert await store.delete(["n"]) == 2_100
-
-    with WireServer(PineconeService(DIMENSION)) as server:
-        run(server, test)
-
-
-def test_more_chunks_than_one_query_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Documents go as a whole, also where a query for them reaches the most that Pinecone returns."""
-    monkeypatch.setattr(reading, "MOST_RESULTS", 50)
-
-    async def test(store: PineconeStore) -> None:
-        await put(store, *(chunk(f"d{row}", document="d", chunk_index=row) for row in range(120)))
-        await put(store, *(chunk(f"e{row}", document=f"e{row % 3}", chunk_index=row) for row in range(90)))
-        assert await store.delete(["d", "e0", "e1"]) == 180
-        assert (await store.describe()).chunks == 30
 
     with WireServer(PineconeService(DIMENSION)) as server:
         run(server, test)

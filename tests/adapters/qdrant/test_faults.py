@@ -14,7 +14,6 @@ pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not install
 from pydantic import SecretStr
 
 from retrieval_core.adapters.stores.qdrant import QdrantStore
-from retrieval_core.adapters.stores.qdrant import connection as connection_module
 from retrieval_core.errors import (
     ConfigurationError,
     IndexNotFoundError,
@@ -22,7 +21,6 @@ from retrieval_core.errors import (
     MissingExtraError,
     ServiceConnectionError,
     ServiceError,
-    ServiceTimeoutError,
     StoreError,
 )
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
@@ -30,7 +28,7 @@ from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.base import chunk, put, unit
 from retrieval_core.types.filters import Eq
 from support.qdrant_service import KEY, QdrantService
-from support.qdrant_support import run, store_of
+from support.qdrant_support import run
 from support.wire_server import (
     BrokenJSON,
     Changed,
@@ -213,23 +211,6 @@ def test_cancelling_leaves_qdrant(call: str) -> None:
         run(server, test)
 
 
-def test_the_clients_own_time_out_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Should the client give up by itself, that is a time-out; its own limit is far beyond any deadline."""
-    assert connection_module._SILENCE_SECONDS >= 300
-    monkeypatch.setattr(connection_module, "_SILENCE_SECONDS", 1)
-
-    async def test(store: QdrantStore) -> None:
-        connection: Any = store._connection
-        client: Any = await connection.client()
-        client._client.openapi_client.client._async_client.timeout = 1e-6
-        server.fail(Hang())
-        with pytest.raises(ServiceTimeoutError, match="did not answer in time"):
-            await store.describe()
-
-    with WireServer(QdrantService()) as server:
-        run(server, test)
-
-
 def test_a_broken_write_is_made_again() -> None:
     """A change that broke off left its source unknown, and the version another: nobody takes it for done."""
     from dataclasses import replace
@@ -281,24 +262,6 @@ def test_a_change_of_one_document_is_one_request() -> None:
     service = QdrantService()
     with WireServer(service) as server:
         run(server, test)
-
-
-def test_each_event_loop_has_its_own_client() -> None:
-    """A store may be used from one event loop after another, and is closed from the last."""
-    with WireServer(QdrantService()) as server:
-        store = store_of(server)
-        for _ in range(2):
-            with asyncio.Runner() as runner:
-                assert runner.run(store.version()) is None
-                runner.run(store._connection.aclose())
-
-        async def last() -> None:
-            await put(store, chunk("a"))
-            await asyncio.gather(store.describe(), store.describe())
-            await store.aclose()
-            await store.aclose()
-
-        asyncio.run(last())
 
 
 def test_a_collection_that_goes_is_noticed() -> None:

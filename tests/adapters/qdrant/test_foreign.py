@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,6 @@ pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not install
 
 from qdrant_client import models
 
-from retrieval_core.cli.field_proposals import propose_fields
-from retrieval_core.cli.probes import examine_parts
-from retrieval_core.config import load_config
 from retrieval_core.errors import (
     DimensionMismatchError,
     IncompleteSearchError,
@@ -35,7 +31,7 @@ from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import chunk, put, unit
 from retrieval_core.types import PageSpan
 from retrieval_core.types.filters import And, Contains, Eq, Gte, Lt, Ne, Text
-from support.qdrant_service import KEY, QdrantService
+from support.qdrant_service import QdrantService
 from support.qdrant_support import run
 from support.wire_server import WireServer
 
@@ -188,27 +184,6 @@ def test_a_collection_of_another_program_is_read(program: str) -> None:
         run(server, test, collection="docs", fields=collection.fields)
 
 
-@pytest.mark.parametrize("program", COLLECTIONS)
-def test_the_doctor_proposes_the_mapping(program: str) -> None:
-    """It says what to set; and with just that the collection is in order."""
-    collection = COLLECTIONS[program]
-    fake = {"embedder.kind": "retrieval_core.testing.fakes:FakeEmbedder", "embedder.options.dimension": DIMENSION}
-    with WireServer(filled(collection)) as server:
-        given = {"store.kind": "qdrant", "store.qdrant.url": server.url, "store.qdrant.collection": "docs", **fake}
-
-        def told(**more: Any) -> tuple[str, str]:
-            config = load_config(overrides={**given, **more}, environment={"QDRANT_API_KEY": KEY})
-            (finding,) = (one for one in examine_parts(config) if one.subject == "index")
-            return finding.verdict, finding.detail
-
-        verdict, advice = told()
-        assert verdict == ("ok" if program == "Haystack" else "wrong")  # its field of the text has a default name
-        proposed = tomllib.loads(advice[advice.index("[store.qdrant") :])["store"]["qdrant"]
-        assert proposed == {"fields": collection.fields}
-        verdict, detail = told(**{"store.qdrant": {**proposed, "url": server.url, "collection": "docs"}})
-        assert (verdict, detail.endswith("0 documents, 2 chunks")) == ("ok", True)
-
-
 def test_a_collection_of_ones_own_making() -> None:
     """Its fields are listed where none of them is mapped; of several vectors one has to be chosen."""
     collection = Collection("small", {"n": 1, "body": "Text"}, {"body": "More"}, {})
@@ -239,18 +214,6 @@ def test_a_collection_of_ones_own_making() -> None:
         run(server, ambiguous, collection="docs", fields={"text": "body"})
         run(server, wrong, collection="docs", fields={"text": "body"}, vector="huge")
         run(server, chosen, collection="docs", fields={"text": "body"}, vector="small")
-
-
-def test_the_doctor_proposes_the_field_with_most_text() -> None:
-    """Of a layout that has no preset; it proposes nothing for one that the default preset reads."""
-    records = [{"n": 1, "kind": "note", "body": "Longer text"}, {"body": "More", "about": {"lang": "en"}}]
-    assert propose_fields(records, "qdrant", None) == '[store.qdrant]\nfields = {text = "body", metadata = "about"}'
-    assert propose_fields(records, "qdrant", {"text": "kind"}) is None
-    assert propose_fields([{"text": "x", "source": "y"}], "pinecone", None) is None
-    assert propose_fields([{"text": "x", "_node_content": '{"text": "x"}'}], "pinecone", None) == (
-        '[store.pinecone]\nfields = "llamaindex"'
-    )
-    assert propose_fields([], "qdrant", None) is None
 
 
 def test_without_a_mapping_the_default_one_is_used() -> None:

@@ -38,7 +38,7 @@ from retrieval_core.compat.pipeline import (
     ValidationError,
     VectorSearcher,
 )
-from retrieval_core.errors import ServiceConnectionError, ServiceError
+from retrieval_core.errors import ServiceError
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
@@ -336,18 +336,6 @@ def test_mmr_against_similarity() -> None:
     assert near.documents[0] == different.documents[0]
     assert [document.id for document in near.documents] == ["r3", "r1"]
     assert [document.id for document in different.documents] == ["r3", "r4"]
-
-
-def test_a_search_that_cannot_reach_its_store() -> None:
-    """It is tried again, and then raises the file's ConnectionError with its service."""
-    store = a_store()
-    store.failures["dense"] = ServiceConnectionError("no route to host", "pinecone")
-    searcher = VectorSearcher(SearchConfig(), store)
-    searcher._calls._clock = FakeClock()  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(ConnectionError, match="no route") as raised:
-        searcher.search(embedded(QUESTION))
-    assert raised.value.service == "pinecone"
-    assert store.calls["dense"] == 4
 
 
 def test_context_compressor() -> None:
