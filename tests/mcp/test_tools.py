@@ -278,10 +278,9 @@ def test_few_results_where_nothing_is_said(talk: Any, config: RetrievalConfig) -
         ({"source": "nowhere"}, "or without the filter; its values must be"),
         (
             {"$or": [{"author": "x"}, {"$not": {"url": {"$glob": "y*"}}}], "source": "nowhere"},
-            "It asks for author, url, which",
+            "no chunk has a field 'author'; no chunk has a field 'url'",
         ),
-        ({"sources": "moon.md"}, "no passage has a field 'sources'; did you mean 'source'?"),
-        ({"source": 7}, "and $eq 7 looks for numbers"),
+        ({"sources": "moon.md"}, "no chunk has a field 'sources'; did you mean 'source'?"),
     ],
 )
 def test_what_to_do_about_nothing(talk: Any, filters: Any, expected: str) -> None:

@@ -298,11 +298,11 @@ def test_why_nothing_was_found_is_told_to_those_who_may_see_all(tmp_path: Path) 
     async def check(service: Service) -> None:
         asked = {"query_text": "all", "filters": {"no_such_field": 1}}
         everybody = await service.ask("POST", "/v1/context", TOKENS[None], json=asked)
-        assert "no passage has a field 'no_such_field'" in everybody.json()["note"]
+        assert "no chunk has a field 'no_such_field'" in everybody.json()["note"]
         tenant = await service.ask("POST", "/v1/context", TOKENS["acme"], json=asked)
         assert tenant.json()["note"] is None
         events = (await service.ask("POST", "/v1/answer", TOKENS["acme"], json=asked)).text
-        assert "no passage has" not in events
+        assert "no chunk has" not in events
         told = await called(service, TOKENS[None], "search", query="all", filters={"no_such_field": 1})
         assert "no passage has" in json.dumps(told)
         told = await called(service, TOKENS["acme"], "search", query="all", filters={"no_such_field": 1})

@@ -58,7 +58,7 @@ def warn_degraded(entries: Iterable[Degradation], *, besides: str | None = None)
     """Print a warning for each stage that did not work as configured.
 
     Args:
-        besides: A reason that is printed as an error, and so is not repeated.
+        besides: A line that is printed besides; a reason that it has is not repeated.
     """
     for entry in entries:
         if besides is None or entry.reason not in besides:

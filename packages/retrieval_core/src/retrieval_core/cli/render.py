@@ -195,14 +195,15 @@ def print_result(
 def _print_problems(result: RetrievalResult) -> None:
     """Print what did not work, and why there are no results."""
     error = None if result.hits else result.metadata.get("error")
-    warn_degraded(result.degraded, besides=None if error is None else str(error))
-    for note in () if result.relevance is None else result.relevance.notes:
-        warn(note)
+    note = None if result.hits else result.metadata.get("note")
+    printed = error or note
+    warn_degraded(result.degraded, besides=None if printed is None else str(printed))
+    for told in () if result.relevance is None else result.relevance.notes:
+        warn(told)
     if error is not None:
         print_error(str(error))
     elif not result.hits:
-        told = result.metadata.get("note") or (INCOMPLETE if result.degraded else "No results.")
-        _print_line(console_of(), str(told))
+        _print_line(console_of(), str(note or (INCOMPLETE if result.degraded else "No results.")))
 
 
 def relative_scores(hits: Sequence[Hit]) -> list[float]:
@@ -328,7 +329,7 @@ def print_pack(
     click.echo(harmless(pack.context_pack) if sys.stdout.isatty() else pack.context_pack)
     console = console_of(stderr=True)
     error = error_of(pack)
-    warn_degraded(pack.degraded, besides=error)
+    warn_degraded(pack.degraded, besides=error or pack.note)
     if error is not None:
         print_error(error)
     elif pack.note or not pack.passages:

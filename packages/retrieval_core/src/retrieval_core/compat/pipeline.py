@@ -58,7 +58,7 @@ from retrieval_core.pipeline.stages.relevance import keep_relevant
 from retrieval_core.pipeline.stages.rewrite import should_rewrite
 from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import Selected, select
-from retrieval_core.pipeline.stages.unmatched import examine_filter
+from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import CacheEntry, LruCache
 from retrieval_core.run.outcomes import Failed, Ok
@@ -358,8 +358,8 @@ class VectorSearcher:
         if plan.condition is None:
             return told
         seen = (chunk_fields(hit.chunk) for hit in selected.hits)
-        warning = (await examine_filter(run, self.vector_store, plan.condition, seen)).warning
-        return told if warning is None else (*told, Degradation("filter", warning))
+        unknown = await find_unknown_fields(run, self.vector_store, plan.condition, seen)
+        return told if unknown is None else (*told, Degradation("filter", unknown))
 
 
 class ContextCompressor:

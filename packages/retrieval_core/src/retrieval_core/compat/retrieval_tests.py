@@ -44,7 +44,7 @@ from retrieval_core.pipeline.lifecycle import Calls
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
 from retrieval_core.pipeline.stages.sound import fetch
-from retrieval_core.pipeline.stages.unmatched import examine_filter
+from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.ports import DescribesCollection, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import Degradation, Hit, Query, Scores
@@ -452,10 +452,10 @@ class _Collection:
         if condition is not None:
             seen = map(specification_fields, hits)
             names = (*OTHER_NAMES, *PAYLOAD)
-            problems = await examine_filter(run, self.index.store, condition, seen, known=names)
-            if (warning := problems.warning) is not None:
-                degraded = (*degraded, Degradation("filter", warning))
-                logger.warning("%s: %s", self.name, warning)
+            unknown = await find_unknown_fields(run, self.index.store, condition, seen, known=names)
+            if unknown is not None:
+                degraded = (*degraded, Degradation("filter", unknown))
+                logger.warning("%s: %s", self.name, unknown)
         milliseconds = (time.perf_counter() - started) * 1000
         results = tuple(_result(hit, milliseconds, vectors.get(hit.id), query, degraded) for hit in hits)
         logger.info("%s: %d points in %.1f ms", self.name, len(results), milliseconds)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import IncompleteSearchError
 from retrieval_core.pipeline.search_loop import context_of, raise_faults
 from retrieval_core.pipeline.stages.sound import sound
-from retrieval_core.pipeline.stages.unmatched import FilterProblems
 from retrieval_core.run.outcomes import Ok, is_static
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.search_loop import Searched
+    from retrieval_core.pipeline.search_loop import Round, Searched
     from retrieval_core.pipeline.stages.rewrite import Rewriting
     from retrieval_core.ports import Evaluator
     from retrieval_core.run.outcomes import Failed
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 logger = logging.getLogger("retrieval_core")
-NO_PROBLEMS = FilterProblems()
 
 
 async def make_result(
@@ -37,7 +35,7 @@ async def make_result(
     config: RetrievalConfig,
     *,
     evaluator: Evaluator | None = None,
-    problems: FilterProblems = NO_PROBLEMS,
+    unknown_fields: str | None = None,
     logged: set[Degradation] | None = None,
     relevance: Relevance | None = None,
 ) -> RetrievalResult:
@@ -50,7 +48,7 @@ async def make_result(
         condition: What every passage had to pass.
         config: How the context is written.
         evaluator: Scores the result.
-        problems: What is wrong with the filter.
+        unknown_fields: Which fields of the filter no chunk has.
         logged: What was logged and holds for every query; it is not logged again.
         relevance: Whether the hits answer the query.
 
@@ -76,18 +74,15 @@ async def make_result(
     if searched.indexes:
         taken = Counter(hit.source_index for hit in hits)
         metadata["indexes"] = {name: {**told, "hits": taken[name]} for name, told in searched.indexes.items()}
-    note = problems.note or searched.note
-    if best.selected and not hits:
-        note = f"the relevance filter dropped all results ({len(best.selected)})"
-    if note is not None:
+    if (note := _why_empty(best, unknown_fields)) is not None:
         metadata["note"] = note
     error = searched.error or (None if best.selected else _why_incomplete(searched))
     if error is not None and not hits:
         metadata["error"] = error
     failures = best.failures + rewriting.failures
     own = [Degradation(item.stage, item.reason) for item in failures]
-    if problems.warning is not None:
-        own.append(Degradation("filter", problems.warning))
+    if unknown_fields is not None:
+        own.append(Degradation("filter", unknown_fields))
     degraded = tuple(dict.fromkeys((*own, *best.degraded)))
     known = {*(searched.degraded if searched.indexes else ()), *(logged or ())}  # indexes log their own
     for entry in degraded:
@@ -109,6 +104,15 @@ async def make_result(
     if evaluator is None:
         return result
     return await evaluated(run, evaluator, query.text, result, result.formatted_context, strict=config.strict)
+
+
+def _why_empty(best: Round, unknown_fields: str | None) -> str | None:
+    """Return why there are no hits, if that is known."""
+    if best.selected and not best.hits:
+        return f"the relevance filter dropped all results ({len(best.selected)})"
+    if unknown_fields is not None and not best.selected:
+        return f"filter: {unknown_fields}"
+    return best.searched.note
 
 
 def _why_incomplete(searched: Searched) -> str | None:

@@ -276,7 +276,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
             named = (line for item, line in zip(result.degraded, told, strict=True) if item.reason == error)
             raise SearchError(_why_nothing(result, next(named, str(error))), {"degraded": told})
         own: list[str] = []
-        if not result.hits and (note := result.metadata.get("note")):
+        if not result.hits and (note := result.metadata.get("note")) and note not in told:
             own.append(f"filters: {note}")
         if query.image_path is not None:
             own.append("query: the image is not used")

@@ -15,7 +15,7 @@ from retrieval_core.pipeline.results import make_result, with_failures
 from retrieval_core.pipeline.search_index import Parts, search_index
 from retrieval_core.pipeline.search_loop import raise_faults
 from retrieval_core.pipeline.stages.judge import judge
-from retrieval_core.pipeline.stages.unmatched import FilterProblems, examine_filter
+from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
@@ -246,10 +246,10 @@ class CachedRetrieval:
 
     async def _search(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         rewriting = await search_index(run, self._parts, query, plan, self._config)
-        searched, problems = rewriting.best.searched, FilterProblems()
+        searched, unknown_fields = rewriting.best.searched, None
         if searched.found is not None and plan.condition is not None:
             seen = (chunk_fields(hit.chunk) for hit in searched.hits)
-            problems = await examine_filter(run, self._parts.store, plan.condition, seen, found=searched.found)
+            unknown_fields = await find_unknown_fields(run, self._parts.store, plan.condition, seen)
         relevance = None
         if searched.found is not None:
             embedder = self._parts.embedder
@@ -272,7 +272,7 @@ class CachedRetrieval:
             plan.condition,
             self._config,
             evaluator=evaluator,
-            problems=problems,
+            unknown_fields=unknown_fields,
             logged=self._logged,
             relevance=relevance,
         )
