@@ -1,7 +1,7 @@
 """What a tenant sees: the passages that pass its condition, and of an answer nothing that tells of others.
 
 The condition keeps other passages out of every search and every reading. Beside passages an answer has sentences and
-numbers of its own: why a filter lets nothing pass names the fields of all passages, what a stage found is counted
+numbers of its own: a warning of an unknown field names one of all passages, what a stage found is counted
 before the filter where the stage knows none, as a graph does, and a search by words weighs a word by how rare it is
 among all passages, so that a score tells how many others have it. A tenant sees none of these.
 """
