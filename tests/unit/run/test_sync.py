@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import DeadlineExceededError, ServiceError
+from retrieval_core.run import sync
 from retrieval_core.run.events import in_step
 from retrieval_core.run.sync import SyncBridge
 
@@ -95,16 +97,17 @@ def test_context_variables_are_carried_over(bridge: SyncBridge) -> None:
 
 
 def test_an_interrupt_cancels_the_coroutine(bridge: SyncBridge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When waiting is interrupted, as by Ctrl-C, the coroutine does not go on in the background."""
-    cancelled = threading.Event()
-    started = threading.Event()
+    """When waiting is interrupted, as by Ctrl-C, the coroutine is cancelled once, and may await to clean up."""
+    started, cleaned_up = threading.Event(), threading.Event()
 
     async def hang() -> None:
         started.set()
         try:
             await asyncio.Event().wait()
         finally:
-            cancelled.set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            cleaned_up.set()
 
     def interrupt(future: Future[None], timeout: float | None = None) -> None:
         assert started.wait(PATIENCE)
@@ -113,7 +116,7 @@ def test_an_interrupt_cancels_the_coroutine(bridge: SyncBridge, monkeypatch: pyt
     monkeypatch.setattr(Future, "result", interrupt)
     with pytest.raises(KeyboardInterrupt):
         bridge.run(hang())
-    assert cancelled.wait(PATIENCE)
+    assert cleaned_up.wait(PATIENCE)
 
 
 def test_calling_back_from_the_loop_is_an_error_and_no_deadlock(bridge: SyncBridge) -> None:
@@ -247,9 +250,10 @@ def test_the_loop_outlives_what_ends_loops(bridge: SyncBridge, error: BaseExcept
         assert waiting.result(PATIENCE) is bridge.run(running_loop())
 
 
-def test_a_blocked_loop_is_left() -> None:
+def test_a_blocked_loop_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits is told, nothing is waited for for ever, and the next call has another loop."""
-    bridge = SyncBridge(grace=0)
+    monkeypatch.setattr(sync, "GRACE", 0)
+    bridge = SyncBridge()
     entered, opened = threading.Event(), threading.Event()
 
     async def block() -> None:
@@ -268,9 +272,10 @@ def test_a_blocked_loop_is_left() -> None:
     bridge.close()
 
 
-def test_the_bound_of_a_bridge_is_that_of_its_calls() -> None:
+def test_the_bound_of_a_bridge_is_that_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that says nothing is bounded, and so is a stream; one may say that it is not."""
-    bridge = SyncBridge(seconds=0, grace=0)
+    monkeypatch.setattr(sync, "GRACE", 0)
+    bridge = SyncBridge(seconds=0)
     over: list[SimpleQueue[None]] = [SimpleQueue(), SimpleQueue()]
 
     async def block(number: int) -> None:
@@ -291,9 +296,10 @@ def test_the_bound_of_a_bridge_is_that_of_its_calls() -> None:
 
 
 @pytest.mark.slow
-def test_what_was_used_is_closed_though_the_loop_is_blocked() -> None:
+def test_what_was_used_is_closed_though_the_loop_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """On another loop then; and who closes is told what blocks."""
-    bridge = SyncBridge(grace=3)
+    monkeypatch.setattr(sync, "GRACE", 3)
+    bridge = SyncBridge()
     entered, over = threading.Event(), SimpleQueue[None]()
     closed: list[str] = []
 
@@ -344,3 +350,35 @@ def test_a_bridge_that_nobody_uses_any_more_lets_go() -> None:
     thread.join(PATIENCE)
     assert not thread.is_alive()
     assert loop.is_closed()
+
+
+def test_a_synchronous_call_within_another() -> None:
+    """A coroutine on one bridge's loop may use another bridge, as an asynchronous plug-in that asks another index."""
+    outer, inner = SyncBridge(), SyncBridge()
+
+    async def asks_another() -> str:
+        return inner.run(thread_name())
+
+    assert outer.run(asks_another()) == "retrieval-sync"
+    outer.close()
+    inner.close()
+
+
+def test_a_bridge_that_is_left_open_does_not_keep_the_process() -> None:
+    """The interpreter exits at once and in silence, though a call is under way in a thread."""
+    program = """
+import asyncio, threading
+from retrieval_core.run.sync import SyncBridge
+
+bridge = SyncBridge()
+begun = threading.Event()
+
+async def hang():
+    begun.set()
+    await asyncio.Event().wait()
+
+threading.Thread(target=lambda: bridge.run(hang()), daemon=True).start()
+begun.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"", b"")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from retrieval_core.run.threads import PoolClosedError, PoolSaturatedError, ThreadPool
+from retrieval_core.run.threads import DaemonExecutor, PoolClosedError, PoolSaturatedError, ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -297,6 +297,14 @@ if "close" in sys.argv:
 """
     for argument in ("close", "leave"):
         subprocess.run([sys.executable, "-c", program, argument], check=True, timeout=PATIENCE)
+
+
+def test_a_function_that_comes_while_the_threads_end_is_refused() -> None:
+    """It would wait for ever: nobody is left to run it."""
+    threads = DaemonExecutor("ending", 1)
+    assert threads.submit(int, 3).result(PATIENCE) == 3
+    threads.stop(PATIENCE)
+    assert threads.submit(int, 4).cancelled()
 
 
 def test_threads_of_a_pool_that_nobody_uses_end() -> None:

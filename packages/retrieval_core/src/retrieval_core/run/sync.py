@@ -43,12 +43,10 @@ class SyncBridge:
     Args:
         seconds: How long a call may take; ``None`` waits for ever. A loop that takes no turn for these and a tenth
             more is abandoned to whatever blocks it, and the next call starts another one.
-        grace: The least seconds that a late loop has to take its next turn.
     """
 
-    def __init__(self, seconds: float | None = None, *, grace: float = GRACE) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
         self._seconds = seconds
-        self._grace = grace
         self._lock = RLock()  # the garbage collector may close a stream while it is held
         self._runner: asyncio.Runner | None = None
         self._thread: Thread | None = None
@@ -101,7 +99,7 @@ class SyncBridge:
             turn = Event()
             with suppress(RuntimeError):  # it was closed; what ran on it is told then
                 loop.call_soon_threadsafe(turn.set)
-            if not turn.wait(max(self._grace, seconds / 10)) and not future.done():
+            if not turn.wait(max(GRACE, seconds / 10)) and not future.done():
                 self._leave(loop)
                 msg = (
                     f"a plug-in blocks the event loop of synchronous calls for more than {seconds:g} s: a coroutine "

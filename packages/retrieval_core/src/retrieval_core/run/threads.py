@@ -6,19 +6,24 @@ import asyncio
 import inspect
 import logging
 import os
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from threading import Lock, get_ident
+from queue import Empty, SimpleQueue
+from threading import Lock, Semaphore, Thread, get_ident
 from types import CodeType, GeneratorType
-from typing import TYPE_CHECKING, ParamSpec, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast
+from weakref import finalize
 
 from retrieval_core.errors import ServiceError, as_exception
-from retrieval_core.run.daemons import DaemonThreads
 from retrieval_core.run.plugin_task import StoppableCall, as_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    Work: TypeAlias = tuple[Future[Any], Callable[[], Any]]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,11 +66,11 @@ class ThreadPool:
         self._pending = 0
         self._lock = Lock()
         self._running: dict[int, Callable[..., object]] = {}
-        self._executor: ThreadPoolExecutor | DaemonThreads
+        self._executor: ThreadPoolExecutor | DaemonExecutor
         if self._patience is None:
             self._executor = ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix=self._name)
         else:
-            self._executor = DaemonThreads(self._name, self._threads)
+            self._executor = DaemonExecutor(self._name, self._threads)
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in the pool, with the caller's context variables, and wait for its result.
@@ -161,6 +166,79 @@ class ThreadPool:
                     name_of(function),
                     self._patience,
                 )
+
+
+class DaemonExecutor:
+    """A :class:`~concurrent.futures.ThreadPoolExecutor` whose threads are not joined when the interpreter exits.
+
+    Threads of asyncio and of anyio are joined, so a function that never returns would keep the process.
+
+    Args:
+        name: Prefix of the threads' names.
+        most: How many threads there may be; they start when they are first needed.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name = name
+        self._most = most
+        self._lock = Lock()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._idle = Semaphore(0)
+        self._threads: list[Thread] = []
+        self._is_stopped = False
+        finalize(self, self._queue.put, None).atexit = False
+
+    def submit(self, function: Callable[..., T], /, *args: object) -> Future[T]:
+        """Queue a function; it runs as soon as a thread is free. After :meth:`stop`, its future is cancelled.
+
+        Raises:
+            RuntimeError: No further thread can be started.
+        """
+        future: Future[T] = Future()
+        with self._lock:
+            if self._is_stopped:
+                future.cancel()
+                return future
+            if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
+                name = f"{self._name}_{len(self._threads)}"
+                # It must not hold this object, which is let go of when nobody uses it any more.
+                thread = Thread(target=_serve, args=(self._queue, self._idle), name=name, daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            self._queue.put((future, partial(function, *args)))
+        return future
+
+    def stop(self, patience: float) -> None:
+        """Cancel the functions that wait, and wait at most so many seconds for those that run."""
+        with self._lock:
+            self._is_stopped = True
+            with suppress(Empty):
+                while (item := self._queue.get_nowait()) is not None:
+                    item[0].cancel()
+            self._queue.put(None)
+        until = time.monotonic() + patience
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+def _serve(queue: SimpleQueue[Work | None], idle: Semaphore) -> None:
+    while (item := queue.get()) is not None:
+        _run(*item)
+        del item  # an idle thread keeps nothing alive
+        idle.release()
+    queue.put(None)  # for the next thread
+
+
+def _run(future: Future[Any], work: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - it is for whoever waits for the result
+        future.set_exception(error)
+        del future  # the error knows this frame, and the future would know the error
+    else:
+        future.set_result(result)
 
 
 def _is_closed_by(error: BaseException) -> bool:
