@@ -12,7 +12,6 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.settings import Settings
 
 from llama_index.postprocessor.retrieval_core._base import (
-    CONCURRENCY,
     ModelOptions,
     ModelPostprocessor,
     PromptedPostprocessor,
@@ -47,7 +46,7 @@ class _Reranking(ModelPostprocessor):
 
     async def _reranked(self, chain: Sequence[Reranker], request: Request) -> list[NodeWithScore]:
         nodes, question = request.nodes, self._question(request)
-        settings = RerankerConfig(candidates=MOST, weight=self.weight, concurrency=CONCURRENCY)
+        settings = RerankerConfig(candidates=MOST, weight=self.weight)
         reranked = await rerank(self._run(), chain, question, hits_of(nodes), settings)
         judged = [hit for hit in reranked.hits if hit.scores.rerank is not None]
         if not judged:
