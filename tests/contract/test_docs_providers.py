@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.adapters.stores.foreign import MAPPED
 from retrieval_core.config import load_config
-from retrieval_core.index.builders.backends import build_cache, build_embedder, build_llm, build_store
-from retrieval_core.index.builders.stages import build_relevance_filter, build_rewriter
+from support.building import (
+    MAPPED,
+    build_cache,
+    build_embedder,
+    build_llm,
+    build_relevance_filter,
+    build_rewriter,
+    build_store,
+)
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig

@@ -15,12 +15,12 @@ from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Candidate, Completion, CompletionRequest, RerankScores
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import Chunk
+from support.building import build_pipeline
 from support.pipelines import TroubledStore, filled, word_counter
 
 if TYPE_CHECKING:

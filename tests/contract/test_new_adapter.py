@@ -17,8 +17,8 @@ import retrieval_core
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.open import build_pipeline
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.building import build_pipeline
 from support.command_line import main
 from support.pipelines import filled
 
@@ -62,7 +62,7 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from support.command_line import main
 from retrieval_core.config import missing_settings
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.open import build_pipeline
+from support.building import build_pipeline
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.pipelines import filled
 

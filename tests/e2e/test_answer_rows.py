@@ -12,11 +12,11 @@ import pytest
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.index.serialization import event_to_json
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.types import content_hash
 from support.answers import check_stream, kinds
+from support.building import event_to_json
 from support.pipelines import word_counter
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ Pinecone and OpenAI are served on this machine, and OpenAI's model is the local 
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gc
 import json
@@ -18,7 +19,6 @@ from click.testing import CliRunner
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.errors import FilterError
-from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types.filters import MetadataFilter, Ne
 from support.command_line import main
 from support.openai_service import KEY as OPENAI_KEY
@@ -101,13 +101,12 @@ class LocalVectors(OpenAIService):
     def __init__(self, embedder: LocalEmbedder) -> None:
         super().__init__()
         self.local = embedder
-        self.bridge = SyncBridge()
         self.questions = {*QUESTIONS}
 
     def _vector(self, embedder: object, text: str, asked: dict[str, Any]) -> list[float]:
         del embedder  # a fake one
         assert asked["dimensions"] == self.local.dimension
-        return [float(number) for number in self.bridge.run(self.vector_of(text))]
+        return [float(number) for number in asyncio.run(self.vector_of(text))]
 
     async def vector_of(self, text: str) -> Vector:
         if text in self.questions:
@@ -148,7 +147,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
                 report = index.ingest(folder / "products.csv")
                 assert (report.added, report.failed) == (ROWS, ())
         yield shop
-    service.bridge.close()
     embedder.close()
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("cohere", reason="the extra 'cohere' is not installed")
 from retrieval_core import open_index
 from retrieval_core.adapters.embedders.cohere import CohereEmbedder
 from retrieval_core.config import load_config, missing_settings
-from retrieval_core.index.builders.backends import build_embedder
+from support.building import build_embedder
 from support.cohere_service import KEY, CohereService
 from support.wire_server import WireServer
 

@@ -12,9 +12,8 @@ from retrieval_core import load_config, open_index
 from retrieval_core.adapters.llms.openai import OpenAILLM
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.builders.backends import build_embedder, build_llm
-from retrieval_core.index.builders.stages import build_rerankers
 from retrieval_core.ports import CompletionRequest, Message
+from support.building import build_embedder, build_llm, build_rerankers
 
 if TYPE_CHECKING:
     from collections.abc import Generator

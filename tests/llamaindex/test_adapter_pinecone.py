@@ -293,7 +293,7 @@ def test_a_refused_key_is_an_error_with_its_status() -> None:
 def test_a_record_of_another_program_is_told() -> None:
     """LlamaIndex raises a bare ``KeyError('text')`` for the whole query."""
     with served() as (server, store):
-        service: Any = server._service
+        service: Any = server.service
         service.put("other", MOON, {"page_content": "of somebody else"})
         pipeline = pipeline_from(vector_store=store, embed_model=WordEmbedding())
         result = ask(pipeline, "moon", mode="dense")

@@ -34,12 +34,12 @@ from llama_index.retrievers.retrieval_core import PassageNode, RetrievalCoreRetr
 from llama_index.retrievers.retrieval_core.adapters import from_index
 from llama_index.storage.docstore.retrieval_core import RetrievalCoreDocumentStore
 from llama_index.vector_stores.retrieval_core import RetrievalCoreVectorStore
-from llama_index.vector_stores.retrieval_core.reading import all_chunks
 from retrieval_core import open_index
 from retrieval_core.adapters.pruners.embedder import EmbedderPruner
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import SearchError
+from retrieval_core.ports import FetchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeReranker
 from support.llamaindex_library import chunk
@@ -137,7 +137,7 @@ def vector_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ret
         own = SqliteStore(tmp_path / "i.db", embedder_id="m", dimension=size)
     with RetrievalCoreVectorStore(own) as store:
         yield store
-        store._bridge.run(own.aclose())
+        asyncio.run(own.aclose())
 
 
 @pytest.mark.parametrize("mode", ["default", "mmr", "hybrid", "text_search"])
@@ -157,12 +157,9 @@ def of_document(number: int) -> TextNode:
 
 def places(store: RetrievalCoreVectorStore) -> dict[str, tuple[int, int]]:
     """Return the place of each chunk of the index, and how many there are."""
-
-    async def read() -> dict[str, tuple[int, int]]:
-        chunks = await all_chunks(store.client)
-        return {item.id: (item.chunk_index, item.total_chunks) for item in chunks}
-
-    return store._bridge.run(read())
+    names = tuple(f"n{number}" for number in range(200))
+    chunks = asyncio.run(store.client.fetch(FetchRequest(chunk_ids=names))).chunks
+    return {name: (item.chunk_index, item.total_chunks) for name, item in chunks.items()}
 
 
 def test_nodes_of_one_document_that_are_written_at_once_have_their_places(

@@ -439,12 +439,12 @@ def _(desk: Desk) -> None:
 def graded_after(desk: Desk, marker: str, *grades: str) -> None:
     """Have the model answer prompts that hold the marker with one grade after the other, over and over."""
     left = cycle(grades)
-    plain = desk.llm._reply  # pyright: ignore[reportPrivateUsage]
+    plain = desk.llm.reply
 
     def reply(prompt: str) -> str:
         return next(left) if marker in prompt else plain(prompt)
 
-    desk.llm._reply = reply  # pyright: ignore[reportPrivateUsage]
+    desk.llm.answer_with(reply)
 
 
 RELEVANT = "evaluate if the response for the query"

@@ -113,7 +113,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RetrievalC
     with RetrievalCoreVectorStore(own) as opened:
         opened.add(NODES)
         yield opened
-        opened._bridge.run(own.aclose())
+        asyncio.run(own.aclose())
 
 
 def test_what_the_simple_store_does(store: RetrievalCoreVectorStore) -> None:
@@ -406,7 +406,7 @@ def linked(count: int, document: str = "d") -> list[TextNode]:
 
 
 def places(store: RetrievalCoreVectorStore, names: Sequence[str]) -> list[tuple[str, int, int]]:
-    chunks = store._bridge.run(store.client.fetch(FetchRequest(chunk_ids=tuple(names)))).chunks.values()
+    chunks = asyncio.run(store.client.fetch(FetchRequest(chunk_ids=tuple(names)))).chunks.values()
     return sorted((chunk.id, chunk.chunk_index, chunk.total_chunks) for chunk in chunks)
 
 
@@ -718,5 +718,5 @@ def test_pinecone_holds_an_index_of_llamaindex() -> None:
         assert places(store, ["a", "b"]) == [("b", 0, 1)]
         store.clear()
         assert store.get_nodes(["a", "b", "c"]) == []
-        store._bridge.run(own.aclose())
+        asyncio.run(own.aclose())
         store.close()

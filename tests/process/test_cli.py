@@ -243,9 +243,7 @@ def test_wrong_use_ends_with_two(folder: Path, arguments: tuple[str, ...]) -> No
 )
 def test_the_server_ends_as_the_commands_do(folder: Path, arguments: tuple[str, ...], way: str, expected: int) -> None:
     """With the same exit codes and no traceback."""
-    pytest.importorskip(
-        "retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp"
-    )
+    pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
     with unwritable(way) as output:
         code, errors = finished((*MCP, *arguments), folder, **output)
     assert code == expected, errors

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,10 @@ from hypothesis import strategies as st
 
 from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.config import QueryConfig, RetrievalConfig, load_config
+from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import DimensionMismatchError, ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.stages.format import format_context
-from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.pipeline.stages.relevance import keep_relevant
-from retrieval_core.run.runner import Run
-from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter
@@ -72,13 +69,6 @@ def ask(pipeline: RetrievalPipeline, query: str = QUESTION, *arguments: Any) -> 
     return asyncio.run(pipeline.aretrieve(query, *arguments))
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ThreadPool]:
-    pool = ThreadPool("test-specification", threads=1)
-    yield pool
-    pool.close()
-
-
 class Wire:
     """An embedder of OpenAI's with a server to talk to, on one event loop for all examples."""
 
@@ -113,7 +103,7 @@ def test_query_embedding_dimension(wire: Wire, query: str, wrong: int) -> None:
     Fails with the comparison of ``len(vector)`` with the dimension taken out of ``OpenAIEmbedder``, or with 3072
     changed to 1536 in its list of models.
     """
-    text = normalize(query, QueryConfig()).text
+    text = unicodedata.normalize("NFC", query).strip()
     vector = wire.runner.run(wire.embedder.embed_query(text))
     assert vector.shape == (3072,) == (wire.embedder.dimension,)
     assert float(vector @ vector) == approx(1.0)
@@ -161,10 +151,8 @@ judged = st.tuples(st.dictionaries(st.text(max_size=5), json_values, max_size=3)
 
 
 @pytest.mark.property(FEATURE, 6)
-@given(passages=st.lists(judged, max_size=9), batch_size=st.integers(1, 4), concurrency=st.integers(1, 3))
-def test_compression_preserves_metadata(
-    pool: ThreadPool, passages: list[tuple[dict[str, Any], bool, float]], batch_size: int, concurrency: int
-) -> None:
+@given(passages=st.lists(judged, max_size=9), batch_size=st.integers(1, 4))
+def test_compression_preserves_metadata(passages: list[tuple[dict[str, Any], bool, float]], batch_size: int) -> None:
     """What passes the relevance filter is what went in, metadata included, in its order, and never more.
 
     Fails with ``_judged`` in ``stages/relevance.py`` changed to give the hit ``replace(hit.chunk, metadata={})``, and
@@ -172,18 +160,17 @@ def test_compression_preserves_metadata(
     """
     chunks = [Chunk(f"c{n}", "d", "text", n, metadata=entry[0]) for n, entry in enumerate(passages)]
     verdicts = {f"c{n}": Judgement(relevant, score) for n, (_, relevant, score) in enumerate(passages)}
-    hits = [Hit(chunk, 0.5, Scores(dense=0.5, final=0.5)) for chunk in chunks]
+    store, config = a_store(chunks), settings_of(raise_on_error=True)
     relevance_filter = FakeRelevanceFilter(verdicts, batch_size=batch_size)
-    run = Run(pool, clock=FakeClock())
-    result = asyncio.run(keep_relevant(run, relevance_filter, "question", hits, concurrency=concurrency))
-    assert len(result.hits) <= len(hits)
-    assert [hit.id for hit in result.hits] == [chunk.id for chunk in chunks if verdicts[chunk.id].relevant]
+    before = ask(RetrievalPipeline(store, FakeEmbedder(), config=config), "text").hits
+    after = ask(RetrievalPipeline(store, FakeEmbedder(), config=config, relevance_filter=relevance_filter), "text").hits
+    assert {hit.id for hit in before} == verdicts.keys()
+    assert [hit.id for hit in after] == [hit.id for hit in before if verdicts[hit.id].relevant]
     by_id = {chunk.id: chunk for chunk in chunks}
-    for hit in result.hits:
+    for hit in after:
+        assert hit.chunk == by_id[hit.id]
         assert hit.chunk.metadata == by_id[hit.id].metadata
-        assert hit.chunk is by_id[hit.id]
-    assert result.filtered_count == len(hits) - len(result.hits)
-    assert result.relevance_scores == tuple(entry[2] for entry in passages)
+        assert hit.scores.relevance == approx(verdicts[hit.id].score)
 
 
 fragments = st.text("ab{}: -\n", max_size=12) | st.sampled_from(

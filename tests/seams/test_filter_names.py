@@ -136,9 +136,7 @@ def test_the_command_line_warns(files: tuple[str, str]) -> None:
 
 def test_the_server_warns_over_http_and_mcp(files: tuple[str, str]) -> None:
     """Both of the server's faces say so beside the results."""
-    pytest.importorskip(
-        "retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp"
-    )
+    pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     from mcp import Client

@@ -302,7 +302,7 @@ def test_a_folder_of_lancedb_is_found_again(folder: Path) -> None:
 
 def test_the_server_for_assistants(indexed: Path) -> None:
     """It searches with the remembered settings, without a flag."""
-    settings_module = pytest.importorskip("retrieval_core_mcp.settings", reason="needs retrieval-core-mcp")
+    settings_module = pytest.importorskip("retrieval_core_mcp", reason="needs retrieval-core-mcp")
     (indexed / "retrieval.toml").write_text("[search]\ntop_k = 1\n")
     settings = settings_module.read_settings(indexed / ".retrieval/index.db")
     assert (settings.words_only, settings.retrieval.search.mode, settings.top_k) == (True, "lexical", 1)

@@ -84,7 +84,7 @@ def test_over_mcp(index_file: Path) -> None:
 
 def test_over_http(index_file: Path) -> None:
     """A search takes both names."""
-    pytest.importorskip("retrieval_core_mcp.http.app", reason="needs retrieval-core-mcp[http]")
+    pytest.importorskip("retrieval_core_mcp", reason="needs retrieval-core-mcp[http]")
     from support.http_service import opened, serving
 
     async def conversation() -> None:

@@ -64,7 +64,7 @@ def test_on_the_command_line(index_file: Path) -> None:
 
 def test_with_mcp(index_file: Path) -> None:
     """In text and in data."""
-    pytest.importorskip("retrieval_core_mcp.server", reason="the server is not installed")
+    pytest.importorskip("retrieval_core_mcp", reason="the server is not installed")
     from mcp import Client
     from retrieval_core_mcp import Library, ServerSettings, create_server
 
@@ -81,7 +81,7 @@ def test_with_mcp(index_file: Path) -> None:
 
 def test_over_http(index_file: Path) -> None:
     """In the last event."""
-    pytest.importorskip("retrieval_core_mcp.http", reason="the server is not installed")
+    pytest.importorskip("retrieval_core_mcp", reason="the server is not installed")
     from support.http_service import serving
 
     async def ask() -> str:

@@ -221,9 +221,7 @@ def test_the_command_line_says_it_first(index_file: Path) -> None:
 
 def test_the_mcp_tools_say_it_below_their_heading(config: RetrievalConfig) -> None:
     """``search``, ``retrieve_context`` and ``answer`` name it, in text and in data."""
-    pytest.importorskip(
-        "retrieval_core_mcp.server", reason="the server's tests need it: pip install retrieval-core-mcp"
-    )
+    pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
     from mcp import Client
     from retrieval_core_mcp import Library, ServerSettings, create_server
 

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from retrieval_core import Document, RetrievalConfig, load_config, open_index
-from retrieval_core.cli.commands import main
 from retrieval_core.config import moved
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.command_line import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,6 +33,15 @@ class Writer(CustomLLM):
         self._reply = reply
 
     @property
+    def reply(self) -> Callable[[str], str]:
+        """What is returned for a prompt."""
+        return self._reply
+
+    def answer_with(self, reply: Callable[[str], str]) -> None:
+        """Return something else from now on."""
+        self._reply = reply
+
+    @property
     def prompts(self) -> list[str]:
         return self._prompts
 
@@ -65,6 +74,15 @@ class Caller(MockFunctionCallingLLM):
         super().__init__(response_generator=self._next, is_chat_model=True)
         self._arguments = arguments
         self._answer = answer
+
+    @property
+    def reply(self) -> Callable[[str], str]:
+        """What is returned for a prompt."""
+        return self._reply
+
+    def answer_with(self, reply: Callable[[str], str]) -> None:
+        """Return something else from now on."""
+        self._reply = reply
 
     @property
     def prompts(self) -> list[str]:

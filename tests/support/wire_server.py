@@ -69,7 +69,7 @@ class WireServer:
     def __init__(self, service: Callable[[Request], Response]) -> None:
         self.requests: list[Request] = []
         self.disconnected = 0
-        self._service = service
+        self.service = service
         self._errors: list[Exception] = []
         self._once: list[tuple[str, Fault]] = []
         self._always: list[tuple[str, Fault]] = []
@@ -252,7 +252,7 @@ class WireServer:
 
     def _answer(self, request: Request) -> Response:
         try:
-            return self._service(request)
+            return self.service(request)
         except Exception as error:  # noqa: BLE001 - reported when the server ends
             self._errors.append(error)
             return Response(500, repr(error).encode(), {"Content-Type": "text/plain"})

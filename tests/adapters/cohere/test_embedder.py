@@ -17,8 +17,8 @@ pytest.importorskip("cohere", reason="the extra 'cohere' is not installed")
 from retrieval_core.adapters.embedders.cohere import CohereEmbedder
 from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, ServiceError
-from retrieval_core.index.builders.backends import build_embedder
 from retrieval_core.testing.embedder_kit import EmbedderConformance
+from support.building import build_embedder
 from support.cohere_service import EMBEDDING_MODELS, KEY, CohereService, vector_of
 from support.cohere_support import MODEL, embedder_of, run
 from support.wire_server import Changed, Response, Status, WireServer

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from retrieval_core.errors import ServiceError
-from retrieval_core.index.serialization import event_to_json
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.types import AnswerFailed
 from support.answers import QUESTION, ROLLED_BACK, an_answering_pipeline, check_stream, events_of, kinds
+from support.building import event_to_json
 from support.openai_service import KEY, OpenAIService, broken_off, error, without_done
 from support.openai_support import llm_of
 from support.wire_server import Changed, ClosedMidBody, EmptyBody, Hang, PausedMidBody, ResetMidBody, Status, WireServer
