@@ -12,11 +12,9 @@ from retrieval_core.errors import NotYetEmbeddedError, UnsupportedFilterError
 from retrieval_core.ports import Candidate, Change, Fetched, FetchRequest, SearchRequest, StoreInfo
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
 from retrieval_core.testing.store_kit.base import StoreTestBase
-from retrieval_core.testing.store_kit.named_vectors import NAMES
 from retrieval_core.types.filters import Filter, operators_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from retrieval_core.ports import Store
@@ -105,49 +103,6 @@ class CountsWhatIsGone(MemoryStore):
     async def count_chunks(self, condition: Filter) -> int:
         self.most = max(self.most, await super().count_chunks(condition))
         return self.most
-
-
-class IgnoresNames(MemoryStore):
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        return await super().search(replace(request, vector_name=None))
-
-
-class FindsChunksWithoutTheVector(MemoryStore):
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        found = await super().search(request)
-        others = await super().search(replace(request, vector_name=None)) if request.vector_name else ()
-        known = {item.chunk_id for item in found}
-        rest = (replace(item, score=-1.0) for item in others if item.chunk_id not in known)
-        return (*found, *rest)[: request.limit]
-
-
-class TakesAnyName(MemoryStore):
-    async def upsert(self, change: Change) -> None:
-        known = {name: rows for name, rows in change.named_vectors.items() if name in NAMES}
-        await super().upsert(replace(change, named_vectors=known))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("broken", "test"),
-    [
-        (IgnoresNames, "test_each_name_is_a_search_of_its_own"),
-        (IgnoresNames, "test_equal_cosines_of_a_name_are_ordered_by_id"),
-        (ForgetsTies, "test_equal_cosines_of_a_name_are_ordered_by_id"),
-        (FiltersAfterTheLimit, "test_filters_apply_before_the_limit_of_a_name"),
-        (FindsChunksWithoutTheVector, "test_each_name_is_a_search_of_its_own"),
-        (FindsChunksWithoutTheVector, "test_replaced_and_removed_chunks_lose_their_vectors"),
-        (FindsChunksWithoutTheVector, "test_any_history_agrees_with_numpy"),
-        (TakesAnyName, "test_what_does_not_fit_is_refused"),
-    ],
-)
-def test_the_kit_catches_stores_of_several_vectors(tmp_path: Path, broken: type[MemoryStore], test: str) -> None:
-    class Tests(StoreConformance):
-        async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> Store:
-            return broken(embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
-
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        getattr(Tests(), test)(tmp_path)
 
 
 class HidesWhatIsMissing(MemoryStore):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,12 +14,10 @@ from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, CataloguedStoreConformance
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
 from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
-from retrieval_core.testing.store_kit.named_vectors import NamedVectorTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests
 from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from retrieval_core.ports import CataloguedStore
@@ -29,26 +27,16 @@ class TestMemoryStore(CataloguedStoreConformance):
     async def open_store(self, folder: Path) -> CataloguedStore:
         return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
-    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
-        return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
-
 
 class TestSqliteStore(CataloguedStoreConformance):
     async def open_store(self, folder: Path) -> CataloguedStore:
         return SqliteStore(folder / "new folder" / "index?.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
-    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
-        return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
-
 
 @pytest.mark.slow
-class TestQuantizedSqliteStore(DenseSearchTests, NamedVectorTests, LateVectorTests):
+class TestQuantizedSqliteStore(DenseSearchTests, LateVectorTests):
     async def open_store(self, folder: Path) -> CataloguedStore:
         return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, quantized=True)
-
-    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
-        settings: dict[str, Any] = {"embedder_id": EMBEDDER_ID, "dimension": DIMENSION, "vectors": names}
-        return SqliteStore(folder / "index.db", quantized=True, **settings)
 
 
 @pytest.mark.slow
@@ -56,9 +44,6 @@ class TestQuantizedSqliteStore(DenseSearchTests, NamedVectorTests, LateVectorTes
 class TestLanceDBStore(CataloguedStoreConformance):
     async def open_store(self, folder: Path) -> CataloguedStore:
         return LanceDBStore(folder / "new folder" / "it's.lance", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
-
-    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
-        return LanceDBStore(folder / "index", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
 
 
 @pytest.mark.slow
@@ -68,9 +53,6 @@ class TestLocalQdrantStore(CataloguedStoreConformance):
 
     async def open_store(self, folder: Path) -> CataloguedStore:
         return QdrantStore(path=":memory:", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
-
-    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
-        return QdrantStore(path=":memory:", embedder_id=EMBEDDER_ID, dimension=DIMENSION, vectors=names)
 
 
 class TestSqliteStoreWithNgrams(LexicalSearchTests, HostileInputTests):

@@ -37,7 +37,6 @@ EXPECTED = {
     "embedder": ("passages", {"embed"}),
     "embedder, mode dense": ("passages", {"embed"}),
     "search by meaning": ("passages", {"dense"}),
-    "search by a further vector": ("passages", {"dense"}),
     "search by words": ("passages", {"lexical"}),
     "reading the passages": ("retriever", {"fetch"}),
     "store": ("retriever", {"dense", "lexical", "fetch"}),
@@ -62,7 +61,6 @@ EXPECTED = {
 FOUND = {
     "embedder": {"c0", "c1", "note"},
     "search by meaning": {"c0", "c1", "note"},
-    "search by a further vector": {"c0", "c1", "c2", "note"},
     "search by words": {"c0", "c1", "c2", "note"},
     "further retriever": {"c0", "c1", "c2"},
     "language model": {"c0", "c1", "c2", "note"},
@@ -72,7 +70,6 @@ FOUND = {
 """What exactly is found, where that tells something."""
 CALLS = {
     "reading the passages": (1, False),
-    "search by a further vector": (4, False),
     "search by words": (4, False),
     "condenser": (1, True),
     "one transformer": (1, True),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from support.wire_server import WireServer
 
 DEFAULTS: dict[str, Any] = {
-    "vectors.fields": {"title": "title"},  # retriever = "multivector"
     "search.mode": "hybrid",
     "search.candidates": 20,
     "search.dense_weight": 0.7,

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.ports import Store
-    from retrieval_core.types import Vector
 
 MODES = VectorStoreQueryMode
 
@@ -258,7 +257,7 @@ def test_the_threshold_comes_with_the_query_or_beside_it() -> None:
         (asked("mmr", mmr_threshold=-0.1), {}, "mmr_threshold"),
         (asked("mmr"), {"mmr_prefetch_k": 0}, "mmr_prefetch_k"),
         (asked(output_fields=["rank"]), {}, "output_fields"),
-        (asked(embedding_field="title"), {}, "no vectors named 'title'"),
+        (asked(embedding_field="title"), {}, "one vector"),
         (asked(), {"namespace": "x"}, "query does not take namespace"),
     ],
 )
@@ -446,24 +445,6 @@ def test_documents_of_files_stay_what_they_are() -> None:
             "x",
         ]
         store.close()
-
-
-def test_an_index_with_named_vectors_keeps_them() -> None:
-    """They cannot be read, so nothing that has them is written again; they are searched by their names."""
-    own = MemoryStore(embedder_id="m", dimension=2, vectors=("title",))
-    chunks = tuple(Chunk(f"d#{number}", "d", f"part {number}", number, 2) for number in range(2))
-    named: dict[str, dict[str, Vector]] = {"title": {"d#1": np.asarray([0.0, 1.0], dtype=np.float32)}}
-    asyncio.run(own.upsert(Change(chunks, np.asarray([[1, 0], [1, 0]], dtype=np.float32), named_vectors=named)))
-    store = RetrievalCoreVectorStore(own)
-    store.add([node("x", "x", document="d")])
-    store.add([node("y", "y", document="d")])
-    assert store.query(asked(embedding_field="title")).ids == ["d#1"]
-    assert store.query(asked(embedding_field="title", node_ids=["d#1", "x"])).ids == ["d#1"]
-    with pytest.raises(StoreError, match="named vectors title"):
-        store.delete_nodes(["x"])
-    store.delete("d")
-    assert store.get_nodes() == []
-    store.close()
 
 
 def test_an_index_without_vectors_is_read_by_words() -> None:

@@ -176,18 +176,16 @@ class Embedder(FakeEmbedder):
 
 class Store(MemoryStore):
     def __init__(self, world: World, index: str = "") -> None:
-        super().__init__(embedder_id=FakeEmbedder().id, dimension=256, vectors=("title",))
+        super().__init__(embedder_id=FakeEmbedder().id, dimension=256)
         self._world, self._name = world, index
 
     async def fill(self, chunks: Sequence[Chunk] = CHUNKS) -> None:
         embed = FakeEmbedder().embed_texts
-        titles = await embed([chunk.title or "" for chunk in chunks])
-        named = {"title": {chunk.id: row for chunk, row in zip(chunks, titles, strict=True)}}
         vectors = await embed([chunk.indexed_text for chunk in chunks])
-        await self.upsert(Change(chunks=tuple(chunks), vectors=vectors, named_vectors=named))
+        await self.upsert(Change(chunks=tuple(chunks), vectors=vectors))
 
     def part_of(self, request: SearchRequest) -> str:
-        return self._name + ("lexical" if request.vector is None else request.vector_name or "dense")
+        return self._name + ("lexical" if request.vector is None else "dense")
 
     async def version(self) -> Any:
         return 7 if await self._world.is_nonsense(f"{self._name}version") else await super().version()
@@ -347,7 +345,6 @@ class Watcher:
 
 def settings(*, rewriter: bool, **more: Any) -> dict[str, Any]:
     wanted: dict[str, Any] = {
-        "vectors.fields": {"title": "title"},
         "transform.use": ["keywords", "decompose", "hyde"],
         "cache.semantic.enabled": True,
         "retry.max_retries": MAX_RETRIES,
@@ -362,7 +359,7 @@ def settings(*, rewriter: bool, **more: Any) -> dict[str, Any]:
 async def a_store(world: World, index: str = "", chunks: Sequence[Chunk] = CHUNKS) -> Store:
     store = Store(world, index)
     await store.fill(chunks)
-    sides = [f"{index}{side}" for side in ("dense", "title", "lexical")]
+    sides = [f"{index}{side}" for side in ("dense", "lexical")]
     world.plug(store, "search", *sides, which=store.part_of)
     world.plug(store, "fetch", f"{index}fetch")
     return world.plug(store, "version", f"{index}version")

@@ -40,14 +40,13 @@ if TYPE_CHECKING:
     from retrieval_core.types import RetrievalResult
 
 HISTORY = ({"role": "user", "content": "what is an application?"}, {"role": "assistant", "content": "A program."})
-STORE = ("dense", "title", "lexical", "fetch", "version")
+STORE = ("dense", "lexical", "fetch", "version")
 MODEL = ("condense", "keywords", "decompose", "hyde", "rerank", "relevance", "rewrite")
 OTHERS = ("embedder", "notes", "second reranker", "prune", "cache")
 PARTS = {
     "embedder": ("embedder",),
     "embedder, mode dense": ("embedder",),
-    "search by meaning": ("dense", "title"),
-    "search by a further vector": ("title",),
+    "search by meaning": ("dense",),
     "search by words": ("lexical",),
     "reading the passages": ("fetch",),
     "store": STORE,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from retrieval_core.adapters.stores.checks import Identity
 from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ports import Change, SearchesBoth, SearchRequest
+from retrieval_core.ports import Change, Manifest, SearchesBoth, SearchRequest
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, ids, put, unit, units
 from retrieval_core.types.filters import Eq
@@ -85,5 +86,31 @@ def test_it_agrees_with_the_default_store(tmp_path: Path) -> None:
             assert one
             assert len(set(one) & set(other)) >= 0.8 * len(one)
         await default.aclose()
+
+    run(tmp_path / "index", test)
+
+
+def test_named_vectors_of_older_versions_stay_unused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table with columns for the vectors of titles is searched by those of chunks, and written to."""
+
+    def manifest_then(identity: Identity) -> Manifest:
+        return Manifest(identity.embedder_id, identity.dimension, identity.analyzer, vectors=("title",))
+
+    monkeypatch.setattr(Identity, "manifest", manifest_then)
+
+    async def fill(store: LanceDBStore) -> None:
+        await put(store, chunk("one", "zebra"))
+
+    run(tmp_path / "index", fill)
+    monkeypatch.undo()
+
+    async def test(store: LanceDBStore) -> None:
+        await put(store, chunk("two", "zebra", "other"), vectors=units(1, 1))
+        assert await by_vector(store, unit(1), 1) == ["two"]
+        assert await by_text(store, "zebra") == ["one", "two"]
+        manifest = (await store.describe()).manifest
+        assert manifest is not None
+        assert manifest.vectors == ("title",)
+        assert (await store.find_damage()).is_none
 
     run(tmp_path / "index", test)

@@ -45,22 +45,6 @@ def test_sides_are_known_without_asking() -> None:
         assert server.count() == 0
 
 
-def test_several_vectors_for_each_chunk_are_refused() -> None:
-    """A record has one vector: names are refused when the store is made, and when they are searched for."""
-    with WireServer(PineconeService(DIMENSION)) as server:
-        with pytest.raises(ConfigurationError, match=r"vectors\.fields names title, summary.*store\.kind"):
-            store_of(server, vectors=("title", "summary"))
-
-        async def test(store: PineconeStore) -> None:
-            with pytest.raises(InvalidParameterError, match="no vectors named 'title'; there are none"):
-                await store.search(SearchRequest(1, vector=unit(0), vector_name="title"))
-            with pytest.raises(InvalidParameterError, match="no vectors named 'title'"):
-                await put(store, chunk("a"), named_vectors={"title": {"a": unit(0)}})
-
-        run(server, test, vectors=())
-        assert server.count() == 0
-
-
 def test_a_store_describes_the_index() -> None:
     """Counts are those of the namespace, and there is neither manifest nor generation."""
 

@@ -19,7 +19,7 @@ from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, CataloguedS
 from retrieval_core.testing.store_kit.base import chunk, document, put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from retrieval_core.ports import CataloguedStore
@@ -38,9 +38,6 @@ class TestQdrantServer(CataloguedStoreConformance):
 
     async def open_store(self, folder: Path) -> CataloguedStore:
         return self._store(folder)
-
-    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
-        return self._store(folder, vectors=names)
 
     def _store(self, folder: Path, **options: Any) -> QdrantStore:
         collection = f"{self.prefix}{folder.name}"[:255]

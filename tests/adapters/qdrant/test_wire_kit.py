@@ -15,7 +15,7 @@ from support.qdrant_support import store_of
 from support.wire_server import WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from retrieval_core.ports import CataloguedStore
@@ -28,9 +28,6 @@ class TestQdrantOverTheWire(CataloguedStoreConformance):
 
     async def open_store(self, folder: Path) -> CataloguedStore:
         return store_of(self.server, collection=folder.name)
-
-    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> CataloguedStore:
-        return store_of(self.server, collection=folder.name, vectors=names)
 
     @pytest.fixture(autouse=True)
     def _served(self) -> Iterator[None]:

@@ -337,7 +337,7 @@ def test_the_fallback_ladder(tmp_path: Path) -> None:
     store = TroubledStore()
     filled(store)
     store.failures = dict.fromkeys(("dense", "lexical", "fetch"), ServiceConnectionError("refused"))
-    config: dict[str, Any] = {"vectors": {"weights": {}}, "retry.max_retries": 0}
+    config: dict[str, Any] = {"retry.max_retries": 0}
     config["context.token_counter"] = "support.pipelines:word_counter"
     pipeline = RetrievalPipeline(
         {"index": str(tmp_path / "x.db"), **config},

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,19 +30,14 @@ def a_store() -> TroubledStore:
     return store
 
 
-def titled() -> MemoryStore:
-    """Return a store whose chunks have the vectors of their titles too, but for the last one."""
+def titles() -> MemoryStore:
+    """Return a store with the vectors of titles, for all chunks but the last."""
     embedder = FakeEmbedder()
-    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension, vectors=("title",))
-    chunks = [
-        replace(chunk, title=title) for chunk, title in zip(PHONES, ("Bread", "Saturn", "Revisions"), strict=False)
-    ]
+    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
 
     async def fill() -> None:
-        vectors = await embedder.embed_texts([chunk.text for chunk in PHONES])
-        titles = await embedder.embed_texts([str(chunk.title) for chunk in chunks])
-        named = {chunk.id: title for chunk, title in zip(chunks, titles, strict=True)}
-        await store.upsert(Change(chunks=(*chunks, PHONES[3]), vectors=vectors, named_vectors={"title": named}))
+        vectors = await embedder.embed_texts(["Bread", "Saturn", "Revisions"])
+        await store.upsert(Change(chunks=tuple(PHONES[:3]), vectors=vectors))
 
     asyncio.run(fill())
     return store
@@ -83,13 +77,12 @@ def test_each_is_a_retriever_for_another_pipeline(kind: str) -> None:
         "bm25": BM25Retriever(a_store()),
         "dense": DenseRetriever(a_store(), embedder),
         "hybrid": HybridRetriever(a_store(), embedder),
-        "multi-vector": MultiVectorRetriever(titled(), embedder, {"title": 0.5}),
+        "multi-vector": MultiVectorRetriever(a_store(), embedder, {"title": 0.5}, stores={"title": titles()}),
     }
     retriever = retrievers[kind]
     found = asyncio.run(retriever.search(SATURN, 2))
     assert found
     assert all(isinstance(item, Candidate) and item.chunk is not None for item in found)
-    assert len({MultiVectorRetriever(titled(), embedder, {"title": weight}).id for weight in (0.5, 1.0)}) == 2
     empty = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
     asyncio.run(empty.upsert(Change()))
     with RetrievalPipeline(empty, embedder, retrievers={kind: retriever}) as pipeline:
@@ -108,17 +101,43 @@ def test_a_failure_is_told() -> None:
 
 
 def test_several_vectors() -> None:
-    """The title decides where its weight is large; the dense score stays the passage's own cosine."""
-    store, embedder = titled(), FakeEmbedder()
-    with MultiVectorRetriever(store, embedder, {"title": 100.0}, "mean") as by_title:
+    """A second search in another store is combined with the first; where its weight is large, the title decides."""
+    embedder, rule = FakeEmbedder(), "mean"
+    with MultiVectorRetriever(a_store(), embedder, {"title": 100.0}, rule, stores={"title": titles()}) as by_title:
         hits = by_title.retrieve("Saturn")
     assert hits[0].id == "p1"
-    assert hits[0].scores.dense == 0.0
     assert {hit.id for hit in hits} == {"p0", "p1", "p2", "p3"}
-    with MultiVectorRetriever(titled(), embedder, {"title": 0.1}, "max") as by_best:
+    config = {"weights": {"title": 0.1}, "rule": "max"}
+    with MultiVectorRetriever(a_store(), embedder, stores={"title": titles()}, fusion_config=config) as by_best:
         assert by_best.retrieve("Saturn")[0].id == "p3"
-    with pytest.raises(InvalidParameterError, match="at least one"):
-        MultiVectorRetriever(store, embedder, {})
+        assert asyncio.run(by_best.search("Saturn", 1))[0].chunk_id == "p3"
+
+
+def test_several_vectors_are_cached_by_weight_and_version() -> None:
+    embedder = FakeEmbedder()
+    first, second = (
+        MultiVectorRetriever(titles(), embedder, {"title": weight}, stores={"title": titles()}) for weight in (0.5, 1.0)
+    )
+    assert first.id != second.id
+    before = asyncio.run(first.version())
+    assert before is not None
+    asyncio.run(first._several.upsert(Change(chunks=(PHONES[0],), vectors=asyncio.run(embedder.embed_texts(["x"])))))
+    assert asyncio.run(first.version()) != before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weights": {}}, "at least one"),
+        ({"weights": {"title": 1.0}}, "stores has none"),
+        ({"fusion_config": {"rule": "median"}}, "'mean' or 'max'"),
+        ({"fusion_config": {"weight": {}}}, "weights and rule"),
+        ({"weights": {"title": 0}, "stores": {"title": MemoryStore()}}, "above 0"),
+    ],
+)
+def test_a_wrong_combination_of_vectors_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        MultiVectorRetriever(a_store(), FakeEmbedder(), **settings)
 
 
 class OwnHybrid(TroubledStore):

@@ -31,7 +31,7 @@ ROWS: list[tuple[str, Any, dict[str, Any]]] = [
     *((name, "bm25", {"search.mode": "lexical"}) for name in ("searchType", "retrievalMode", "retriever")),
     *((name, "Dense", {"search.mode": "dense"}) for name in ("searchType", "retrievalMode", "retriever")),
     *((name, "hybrid", {"search.mode": "hybrid"}) for name in ("searchType", "retrievalMode", "retriever")),
-    ("retriever", "multivector", {"vectors.fields": {"title": "title"}, "search.mode": "hybrid"}),
+    ("retriever", "multivector", {"search.mode": "hybrid"}),
     ("retrievalK", 10, {"search.candidates": 10}),
     ("retrieval_k", 20, {"search.candidates": 20}),
     ("denseWeight", 0.7, {"search.dense_weight": 0.7}),

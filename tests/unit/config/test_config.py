@@ -116,7 +116,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ({"search.zzzzz": 5}, "search.zzzzz: unknown setting"),
         ({"search.top_k": 5000}, "search.top_k: Input should be less than or equal to 1000, got 5000"),
         ({"transform.use": "hyde"}, 'transform.use: Input should be a list such as ["a", "b"], got \'hyde\''),
-        ({"vectors.fields": "title"}, "vectors.fields: Input should be a table such as {\"a\": 1}, got 'title'"),
+        ({"chunking.columns": "title"}, "chunking.columns: Input should be a table such as {\"a\": 1}, got 'title'"),
         ({"search.mode": "fuzzy"}, "search.mode: Input should be 'hybrid', 'dense' or 'lexical', got 'fuzzy'"),
         (
             {"format.template": "{title!r}"},

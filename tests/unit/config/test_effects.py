@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core import load_config, open_index, open_indexes
-from retrieval_core.config import LimitsConfig, RetrievalConfig, VectorsConfig, preset_names
+from retrieval_core.config import LimitsConfig, RetrievalConfig, preset_names
 from retrieval_core.config.adapters import Settings
 from retrieval_core.config.needs import CHOSEN_BY
 from retrieval_core.errors import ConfigurationError, ServiceConnectionError
@@ -101,7 +101,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> set[tuple[type[Settings], str]]:
 
 READ_OTHERWISE: dict[tuple[type[Settings], str], str] = {
     (LimitsConfig, "max_chunk_tokens"): "load_config refuses a longer chunking.max_tokens",
-    (VectorsConfig, "weights"): "VectorsConfig.weighted completes them for the search",
 }
 """Settings that are at work within the configuration itself, and how."""
 

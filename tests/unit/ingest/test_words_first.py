@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core.ingest.report import IndexProgress
-    from retrieval_core.ports import Candidate, Change, Fetched, Store
+    from retrieval_core.ports import Change, Fetched
     from retrieval_core.types import Matrix
 
 pytestmark = pytest.mark.slow
@@ -66,8 +66,7 @@ class Bench:
     def __init__(self, folder: Path, *, adds_vectors: bool = True, **settings: Any) -> None:
         self.folder = folder
         self.embedder = FakeEmbedder()
-        names = tuple(settings.get("vectors", ()))
-        self.store = Watched(embedder_id=self.embedder.id, dimension=self.embedder.dimension, vectors=names)
+        self.store = Watched(embedder_id=self.embedder.id, dimension=self.embedder.dimension)
         self.progress: list[IndexProgress] = []
         store: Any = self.store if adds_vectors else AtOnce(self.store)
         self.ingester = Ingester(store, self.embedder, chunking=ChunkingConfig(), base=folder, **settings)
@@ -243,22 +242,6 @@ def test_what_cannot_be_read_any_more_is_embedded_anew(bench: Bench, monkeypatch
     monkeypatch.setattr(bench.store, "fetch", damaged)
     bench.index()
     assert len(bench.embedded()) == FEW
-
-
-def test_named_vectors_come_with_those_of_the_passages(tmp_path: Path) -> None:
-    """Later, too: each has that of its own title."""
-    bench = Bench(tmp_path, vectors={"title": "title"})
-    bench.write(MANY, "# Title {0}\n\nThe word number {0}.\n")
-    bench.index()
-    vector = asyncio.run(FakeEmbedder().embed_query("Title 300"))
-
-    async def nearest(store: Store) -> Sequence[Candidate]:
-        return await store.search(SearchRequest(1, vector=vector, vector_name="title"))
-
-    (found,) = asyncio.run(nearest(bench.store))
-    assert found.chunk_id == "0300.md#0"
-    assert found.score == pytest.approx(1.0)
-    assert bench.unembedded() == 0
 
 
 def test_what_vanishes_meanwhile_is_passed_over(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

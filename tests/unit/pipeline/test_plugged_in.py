@@ -338,8 +338,6 @@ def test_what_is_no_vector_is_refused(vector: Any) -> None:
     chunk = Chunk("x", "x", "text")
     with pytest.raises(InvalidParameterError, match="vectors must"):
         Change(chunks=(chunk,), vectors=cast("Any", [vector]))
-    with pytest.raises(InvalidParameterError, match="vectors must"):
-        Change(chunks=(chunk,), named_vectors={"title": {"x": vector}})
     if vector is not None:
         with pytest.raises(InvalidParameterError, match="vectors must"):
             SearchRequest(1, vector=vector)

@@ -288,7 +288,7 @@ def as_before(path: Path, version: int, *, tokens: bool = True) -> None:
 def test_an_index_of_an_older_format_is_converted(tmp_path: Path, version: int, tokens: bool, first: str) -> None:
     """By who comes first, a search or a write; passages and vectors stay."""
     path = tmp_path / "index.db"
-    settings: dict[str, Any] = {"embedder_id": "e", "dimension": 7, "vectors": ("title",) if version == 2 else ()}
+    settings: dict[str, Any] = {"embedder_id": "e", "dimension": 7}
 
     async def fill(store: SqliteStore) -> None:
         await put(store, chunk("a", "alpha word"), chunk("b", "beta word"), documents=(document("d"),))

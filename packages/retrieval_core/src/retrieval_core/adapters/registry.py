@@ -63,7 +63,6 @@ class AdapterParts:
     cross_encoder: Callable[[], ports.Reranker] = local_cross_encoder
     location: Path = Path()
     analyzer: Analyzer | None = None
-    vectors: tuple[str, ...] = ()
 
     @property
     def model(self) -> ports.LLM:
@@ -74,7 +73,7 @@ class AdapterParts:
     def of_store(self) -> dict[str, Any]:
         """What a store knows of embedder and text, as keyword arguments."""
         id_, dimension = (None, None) if self.embedder is None else (self.embedder.id, self.embedder.dimension)
-        return {"embedder_id": id_, "dimension": dimension, "analyzer": self.analyzer, "vectors": self.vectors}
+        return {"embedder_id": id_, "dimension": dimension, "analyzer": self.analyzer}
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,6 @@ from retrieval_core.index.builders.backends import (
     build_llm,
     build_store,
     model_source,
-    named_fields,
 )
 from retrieval_core.index.builders.stages import build_evaluator, model_for
 from retrieval_core.index.settings import sources_of
@@ -366,8 +365,8 @@ def _index(config: RetrievalConfig, seconds: float) -> str:
     if lacking := list(missing_settings(RetrievalConfig(store=config.store), with_embedder=False)):
         msg = f"missing setting: {', '.join(lacking)}. Set it in the environment or under store.{config.store.kind}."
         raise ConfigurationError(msg, missing_keys=lacking)
-    analyzer, vectors = build_analyzer(config.analysis), named_fields(config.vectors, embedder)
-    store = build_store(config.store, Path(config.index), embedder, analyzer=analyzer, vectors=vectors)
+    analyzer = build_analyzer(config.analysis)
+    store = build_store(config.store, Path(config.index), embedder, analyzer=analyzer)
 
     try:
         return ask(seconds, lambda: _look(store, config, embedder), store, embedder)
@@ -392,7 +391,8 @@ async def _look(store: Store, config: RetrievalConfig, embedder: Embedder | None
             raise IndexFormatError(msg) from error
         raise
     waiting = f", {info.unembedded:,} not embedded yet" if info.unembedded else ""
-    found = f"{info.location}: {count(info.documents, 'document')}, {count(info.chunks, 'chunk')}{waiting}"
+    unused = f", unused vectors: {', '.join(manifest.vectors)}" if manifest is not None and manifest.vectors else ""
+    found = f"{info.location}: {count(info.documents, 'document')}, {count(info.chunks, 'chunk')}{waiting}{unused}"
     return found + await _advice(store, config)
 
 

@@ -70,10 +70,9 @@ async def _contents(config: RetrievalConfig, embedder_id: str) -> _Contents | No
 
         def opened(manifest: Manifest | None) -> CataloguedStore:
             analyzer = build_analyzer(config.analysis)
-            vectors = manifest.vectors if manifest else ()
             # It is opened as by the embedder that filled it, of which only the name is needed to read.
             stand_in = cast("Embedder", _Named(manifest.embedder_id, manifest.dimension)) if manifest else None
-            store = build_store(config.store, Path(config.index), stand_in, analyzer=analyzer, vectors=vectors)
+            store = build_store(config.store, Path(config.index), stand_in, analyzer=analyzer)
             stack.push_async_callback(store.aclose)
             return store
 

@@ -34,6 +34,7 @@ from retrieval_core.adapters.transformers.hyde import HyDEGenerator as _HyDEGene
 from retrieval_core.adapters.transformers.keywords import KeywordExpander as QueryTransformer
 from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.compat.tracker import PerformanceTracker
+from retrieval_core.compat.vectors import SeveralVectors, checked_fusion
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.config.adapters import WithOptions
 from retrieval_core.config.aliases import translated
@@ -56,10 +57,10 @@ from retrieval_core.types import AnswerChunk, Chunk
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping
 
+    from retrieval_core.compat.vectors import VectorRule
     from retrieval_core.config.model import SearchConfig
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
-    from retrieval_core.pipeline.stages.combine import VectorRule
     from retrieval_core.pipeline.stages.fuse import FusionMethod
     from retrieval_core.ports import LLM, CataloguedStore, Embedder, Reranker, Retriever, Store, Verifier
     from retrieval_core.ports import QueryTransformer as TransformerPort
@@ -205,7 +206,7 @@ class StoreRetriever(BaseRetriever, Closing):
         if not isinstance(self._pipeline.store, Versioned):
             return ""
         embedder = self._pipeline.embedder
-        settings = self._pipeline.config.model_dump_json(include={"search", "vectors"})
+        settings = self._pipeline.config.model_dump_json(include={"search"})
         return f"{type(self).__name__} {settings} {None if embedder is None else embedder.id}"
 
     async def version(self) -> str | None:
@@ -273,7 +274,7 @@ class DenseRetriever(StoreRetriever):
     """Find chunks with vector search; the embedder must be the one that the index was built with."""
 
     def __init__(self, store: Store, embedder: Embedder) -> None:
-        super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": {"weights": {}}})
+        super().__init__(store, embedder, {"search": {"mode": "dense"}})
 
 
 class HybridRetriever(StoreRetriever):
@@ -296,22 +297,26 @@ class HybridRetriever(StoreRetriever):
         candidates: int = 200,
     ) -> None:
         search = {"mode": "hybrid", "dense_weight": dense_weight, "fusion": fusion, "candidates": candidates}
-        super().__init__(store, embedder, {"search": search, "vectors": {"weights": {}}})
+        super().__init__(store, embedder, {"search": search})
 
 
 class MultiVectorRetriever(StoreRetriever):
-    """Finds passages by several vectors of each, such as those of the text and of the title.
+    """Find chunks by several vectors of each: a second search in another store, combined with the first one.
+
+    It owns the other stores too: closing it closes them.
 
     Args:
-        store: Where to search; opened with the names of its further vectors.
-        embedder: The one that the index was built with.
-        weights: The weight of each further vector, above 0; the passage's own has 1.
-        rule: How the cosines become one score, see :mod:`retrieval_core.pipeline.stages.combine`.
+        store: Has the chunks, and the vector of each.
+        embedder: The one that all vectors were made with.
+        weights: Weight of each other store's cosines, above 0; those of ``store`` have 1.
+        rule: ``max`` takes the highest weighted cosine of a chunk, ``mean`` the weighted mean.
+        stores: Other stores with a vector for the same chunk IDs, by name. For instance an index of the titles, or the
+            same Qdrant collection with another ``vector``.
         vision_model: ``None``: images have no vectors.
         fusion_config: ``weights`` and ``rule`` together; ``{}`` for only the chunk's own vector.
 
     Raises:
-        InvalidParameterError: There is no further vector to search, or a vision model.
+        InvalidParameterError: A weight has no store, a value is outside its range, or there is a vision model.
     """
 
     def __init__(
@@ -321,6 +326,7 @@ class MultiVectorRetriever(StoreRetriever):
         weights: Mapping[str, float] | None = None,
         rule: VectorRule = "max",
         *,
+        stores: Mapping[str, Store] | None = None,
         vision_model: None = None,
         fusion_config: Mapping[str, Any] | None = None,
     ) -> None:
@@ -328,10 +334,17 @@ class MultiVectorRetriever(StoreRetriever):
             msg = f"images have no vectors here; leave vision_model out, got {vision_model!r:.80}"
             raise InvalidParameterError(msg)
         if fusion_config is None and not weights:
-            msg = "weights must name at least one further vector, for instance {'title': 1.0}; else use DenseRetriever"
+            msg = "weights must name at least one other store, for instance {'title': 1.0}; else use DenseRetriever"
             raise InvalidParameterError(msg)
         given = {"weights": dict(weights or {}), "rule": rule} if fusion_config is None else fusion_config
-        super().__init__(store, embedder, {"search": {"mode": "dense"}, "vectors": {"weights": {}, **given}})
+        several = SeveralVectors(store, stores or {}, **checked_fusion(given, stores or {}))
+        super().__init__(several, embedder, {"search": {"mode": "dense"}})
+        self._several = several
+
+    @property
+    def id(self) -> str:
+        """Names the way of searching and the embedder; empty if one of the stores does not report its version."""
+        return f"{super().id} {self._several.id}" if self._several.has_versions else ""
 
 
 class QueryDecomposer(_Decomposer):

@@ -44,7 +44,6 @@ from retrieval_core.config.model import (
     RetryConfig,
     SearchConfig,
     TimeoutsConfig,
-    VectorsConfig,
 )
 from retrieval_core.config.needs import check_complete, missing_settings
 
@@ -55,7 +54,7 @@ __all__ = [
     "GraphConfig", "LLMConfig", "LanceDBConfig", "LimitsConfig", "LocalEmbedderConfig",
     "OpenAIEmbedderConfig", "OpenAILLMConfig", "PineconeConfig", "PrunerConfig", "QdrantConfig",
     "QueryConfig", "RelevanceFilterConfig", "RerankerConfig", "RetrievalConfig", "RetryConfig", "RewriterConfig",
-    "SearchConfig", "SemanticCacheConfig", "StoreConfig", "TimeoutsConfig", "TransformConfig", "VectorsConfig",
+    "SearchConfig", "SemanticCacheConfig", "StoreConfig", "TimeoutsConfig", "TransformConfig",
     "check_complete", "checked_host", "host_of", "load_config", "missing_settings", "parse_value", "preset_names",
     "without_credentials", "without_secrets",
 ]  # fmt: skip

@@ -63,7 +63,7 @@ CHOICES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "searchType": _MODES,
         "search_type": _MODES,
         "retrievalMode": _MODES,
-        "retriever": {**_MODES, "multivector": {"vectors.fields": {"title": "title"}}},
+        "retriever": {**_MODES, "multivector": {}},
     }
 )
 """Names whose values have names of their own; case does not matter."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
 from typing import Annotated, Literal, Self
 
@@ -35,15 +34,8 @@ from retrieval_core.config.provenance import Provenance  # noqa: TC001 - pydanti
 from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.errors import ConfigurationError
 
-MOST_VECTORS = 8
-"""Further vectors of a passage: each of them is a search of its own."""
-MOST_WEIGHT = 1000.0
-DEFAULT_WEIGHTS = {"max": 1.0, "mean": 0.3}
-"""By rule; measured with titles, see ``docs/measurements.md``. Under ``max`` a lower weight soon takes away all effect,
-since cosines of one question lie close together; under ``mean`` a higher one costs dense search more than it brings."""
 FIXED_DENSE_WEIGHT = 0.5
 """Of a fusion whose weights are the same for every question; see ``docs/measurements.md``."""
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 _FIELDS = frozenset({"number", "citation", "text", "title", "source", "role"})
@@ -223,53 +215,6 @@ class AnalysisConfig(Settings):
     """Maximum number of adjacent words that also form a term."""
 
 
-class VectorsConfig(Settings):
-    """Further vectors of each chunk, for instance of its title, which are searched too."""
-
-    fields: dict[str, str] = Field(default_factory=dict)
-    """Embedded text by vector name: ``title``, ``section`` (the headings), or ``metadata.summary`` for the field
-    ``summary``. An index keeps the names that it was built with."""
-    weights: dict[str, float] = Field(default_factory=dict)
-    """Weight of each vector's cosine, by name. The chunk's own has 1. Others have 1 by default, or 0.3 if ``rule`` is
-    ``mean``. Without ``fields``, the vectors named here are searched as they are in the store."""
-    rule: Literal["mean", "max"] = "max"
-    """How the cosines become one score; see ``retrieval_core.pipeline.stages.combine``."""
-
-    @field_validator("fields")
-    @classmethod
-    def _fields_are_known(cls, value: dict[str, str]) -> dict[str, str]:
-        if len(value) > MOST_VECTORS:
-            msg = f"at most {MOST_VECTORS} further vectors are possible, got {len(value)}"
-            raise ValueError(msg)
-        for name, source in value.items():
-            if not _NAME.fullmatch(name):
-                msg = (
-                    f"{name!r:.80} is not a vector name; use lower-case letters, digits and underscores, a letter first"
-                )
-                raise ValueError(msg)
-            if source not in {"title", "section"} and not (source.startswith("metadata.") and source[9:]):
-                msg = f"{source!r:.80} cannot be embedded; use title, section or metadata.<field>"
-                raise ValueError(msg)
-        return value
-
-    @field_validator("weights")
-    @classmethod
-    def _weights_are_of_vectors(cls, value: dict[str, float], info: ValidationInfo) -> dict[str, float]:
-        if wrong := {name: weight for name, weight in value.items() if not 0 < weight <= MOST_WEIGHT}:
-            msg = f"weights must be above 0 and at most {MOST_WEIGHT:g}, and these are not: {wrong}"
-            raise ValueError(msg)
-        fields = info.data.get("fields")  # none where they are wrong themselves, which is told already
-        if fields and (unknown := sorted(value.keys() - fields.keys())):
-            msg = f"there is no vector {', '.join(unknown)}; vectors.fields has {', '.join(sorted(fields))}"
-            raise ValueError(msg)
-        return value
-
-    @property
-    def weighted(self) -> dict[str, float]:
-        """The weight of every further vector that is searched, by name."""
-        return {**dict.fromkeys(self.fields, DEFAULT_WEIGHTS[self.rule]), **self.weights}
-
-
 class GraphConfig(Settings):
     """Knowledge graph: triples that lead from names in a query to chunks."""
 
@@ -316,7 +261,6 @@ class RetrievalConfig(Settings):
     chunking: ChunkingConfig = ChunkingConfig()
     indexing: IndexingConfig = IndexingConfig()
     analysis: AnalysisConfig = AnalysisConfig()
-    vectors: VectorsConfig = VectorsConfig()
     query: QueryConfig = QueryConfig()
     transform: TransformConfig = TransformConfig()
     search: SearchConfig = SearchConfig()

@@ -18,7 +18,7 @@ from retrieval_core.config.problems import problems_of, shown
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-SECTIONS = frozenset({"chunking", "indexing", "analysis", "vectors", "query", "search"})
+SECTIONS = frozenset({"chunking", "indexing", "analysis", "query", "search"})
 """All settings of these sections are remembered."""
 KEYS = frozenset(
     {

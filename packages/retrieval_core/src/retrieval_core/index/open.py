@@ -14,7 +14,6 @@ from retrieval_core.index.builders.backends import (
     build_embedder,
     build_llm,
     build_store,
-    named_fields,
     place_on_disk,
 )
 from retrieval_core.index.builders.graph import build_graph_translator
@@ -170,10 +169,9 @@ def assemble_index(
     unused = () if embedder is None else ("embedder",)
     if embedder is None:
         embedder = build_embedder(config.embedder)
-    fields = named_fields(config.vectors, embedder)
     if store is None:
         analyzer = build_analyzer(config.analysis)
-        store = build_store(config.store, location, embedder, analyzer=analyzer, vectors=fields)
+        store = build_store(config.store, location, embedder, analyzer=analyzer)
     llm = build_llm(config.llm) if llm is None else llm
     graph = build_graph_translator(config.graph, store)
     place = place_on_disk(config, location)
@@ -184,7 +182,6 @@ def assemble_index(
         store,
         embedder,
         chunking=config.chunking,
-        vectors=fields,
         words_first=config.indexing.words_first,
         on_written=None if memory is None else memory.after_change,
         base=base_folder(location),

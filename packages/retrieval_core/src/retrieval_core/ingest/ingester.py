@@ -93,16 +93,11 @@ class Ingester:
     Args:
         embedder: ``None`` for an index without vectors.
         base: The folder that locations of files are relative to, and names of those in it.
-        vectors: The text of each named vector of a chunk: ``title``, ``section`` (the headings) or ``metadata.`` and
-            the path of a field with text. The store's manifest must have the names.
         words_first: Whether :meth:`index` writes the words of many new passages before it embeds any of them, where the
             store can add their vectors later.
         place: The file or folder of an index on this machine; the progress of its first run is recorded beside it.
         on_written: Is given each change that was written, and awaited before the next one.
         now: The time stamped on documents and chunks.
-
-    Raises:
-        InvalidParameterError: There are named vectors and no embedder, or one of them is of something unknown.
     """
 
     def __init__(
@@ -112,7 +107,6 @@ class Ingester:
         *,
         chunking: ChunkingConfig,
         base: Path,
-        vectors: Mapping[str, str] | None = None,
         words_first: bool = True,
         place: Path | None = None,
         on_written: Callable[[Change], Awaitable[object]] | None = None,
@@ -131,7 +125,7 @@ class Ingester:
         self._is_checked = False
         self._elsewhere: Mapping[str, str] = {}
         self._located_at: str | None = None
-        self._vectors = ChunkVectors(embedder, vectors or {}, self._pool)
+        self._vectors = ChunkVectors(embedder, self._pool)
         self._recipe = recipe_of(chunking, self._vectors.recipe)
         self._reader = DocumentReader(chunking, self._recipe, self._pool, now)
 
@@ -231,8 +225,7 @@ class Ingester:
         model = self._embedder.id if self._embedder else None
         now = self._now()
         stamped = tuple(replace(each, embedding_model=model, timestamp=each.timestamp or now) for each in chunks)
-        vectors, named = await self._vectors.passages(stamped), await self._vectors.named(stamped)
-        await self._upsert(Change(chunks=stamped, vectors=vectors, named_vectors=named))
+        await self._upsert(Change(chunks=stamped, vectors=await self._vectors.passages(stamped)))
 
     async def add_documents(
         self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
@@ -412,8 +405,7 @@ class Ingester:
             )
             chunks = tuple(chunk for chunk in built if chunk is not None)
             if chunks:
-                vectors, named = await self._vectors.passages(chunks), await self._vectors.named(chunks)
-                await self._upsert(Change(chunks=chunks, vectors=vectors, named_vectors=named))
+                await self._upsert(Change(chunks=chunks, vectors=await self._vectors.passages(chunks)))
 
     async def _read_all(
         self,
@@ -547,8 +539,7 @@ class Ingester:
             chunks = tuple((await self._store.fetch(FetchRequest(chunk_ids=ids))).chunks.values())
             vectors = await self._vectors.passages(chunks, known)
             if vectors is not None:
-                named = await self._vectors.named(chunks)
-                await self._late.add_vectors(Change(chunks=chunks, vectors=vectors, named_vectors=named))
+                await self._late.add_vectors(Change(chunks=chunks, vectors=vectors))
                 known = {chunk.indexed_text: vector for chunk, vector in zip(chunks, vectors, strict=True)}
             tally.embedded += len(ids)
             if on_progress is not None:
@@ -572,7 +563,6 @@ class Ingester:
         change = Change(
             chunks=chunks,
             vectors=await self._vectors.passages(embedded, known),
-            named_vectors=await self._vectors.named(embedded),
             unembedded=frozenset(chunk.id for chunk in chunks) - {chunk.id for chunk in embedded},
             documents=tuple(item.document for item in prepared),
             sections=tuple(section for item in prepared for section in item.sections),

@@ -80,8 +80,6 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         fetch_k=fetch_k,
         lambda_mult=settings.lambda_mult,
         reranked=reranked,
-        vectors=tuple(config.vectors.weighted.items()),
-        vector_rule=config.vectors.rule,
         transforms=_transforms(parts, config, options),
         variants=checked_variants(options.get("variants")),
         history=turns(options.get("history")),

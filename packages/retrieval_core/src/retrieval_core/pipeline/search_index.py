@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import as_embedding_error
 from retrieval_core.pipeline.search_loop import Searched, Stages, raise_faults, raise_nothing_searched, search_in_rounds
-from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge, with_cosines
+from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge
 from retrieval_core.pipeline.stages.query_expansion import search_expansions
 from retrieval_core.pipeline.stages.search import search
 from retrieval_core.pipeline.stages.select import depth_of, select
@@ -141,18 +141,15 @@ def _in_one_order(found: SearchResults, expansions: Sequence[Expansion], plan: P
     if found.both is not None:
         best = tuple(Ranked(item.chunk_id, Scores(fused=item.score, final=item.score)) for item in found.both)
     else:
-        dense = found.dense if found.combined is None else found.combined
         limit = None if expansions else depth
         best = fuse(
-            dense,
+            found.dense,
             found.lexical,
             method=method,
             dense_weight=plan.dense_weight,
             limit=limit,
             unembedded=found.unembedded,
         )
-        if found.combined is not None:
-            best = with_cosines(best, found.dense)
     if expansions:
         # Short lists, and scores of unknown scale, tell nothing by their distribution; their ranks do.
         method = method if all(each.is_search for each in expansions) else "rrf"

@@ -28,7 +28,7 @@ class Manifest:
         embedder_id: ``None`` for an index without vectors.
         dimension: Components of each vector, ``None`` without vectors.
         analyzer: Id of the lexical analysis of the words.
-        vectors: Names of the chunks' named vectors, in alphabetical order.
+        vectors: Names of further vectors of the chunks that an older version of this library wrote. They are not used.
     """
 
     embedder_id: str | None
@@ -117,8 +117,6 @@ class Change:
         vectors: Array of finite numbers with the shape ``(n, dimension)``: a row for each chunk that is not
             ``unembedded``. ``None`` if there are none.
         removed_documents: Ids of documents to remove, with all that belongs to them.
-        named_vectors: Further vectors of the chunks, such as those of their titles: by the vector's name, which the
-            manifest has, then by the chunk's id. A chunk need not have each of them.
         unembedded: Ids of chunks whose vectors come later; only stores that follow :class:`AddsVectors` take such.
     """
 
@@ -129,7 +127,6 @@ class Change:
     removed_documents: tuple[str, ...] = ()
     sources: tuple[SourceState, ...] = ()
     removed_sources: tuple[str, ...] = ()
-    named_vectors: Mapping[str, Mapping[str, Vector]] = field(default_factory=dict[str, "Mapping[str, Vector]"])
     unembedded: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -140,12 +137,6 @@ class Change:
         """
         if self.vectors is not None:
             object.__setattr__(self, "vectors", as_vectors(self.vectors))
-        if self.named_vectors:
-            arrays = {
-                name: {chunk_id: as_vectors(vector) for chunk_id, vector in vectors.items()}
-                for name, vectors in self.named_vectors.items()
-            }
-            object.__setattr__(self, "named_vectors", arrays)
         self._refuse_zeros()
 
     def _refuse_zeros(self) -> None:
@@ -155,10 +146,6 @@ class Change:
             row = int(zero.argmax())
             who = f"of chunk {embedded[row]!r:.80}" if len(embedded) == len(vectors) else f"in row {row}"
             raise InvalidParameterError(_NO_DIRECTION.format(f"the vector {who}"))
-        for name, named in self.named_vectors.items():
-            for chunk_id, vector in named.items():
-                if vector.ndim == 1 and vector.size and is_zero(vector):
-                    raise InvalidParameterError(_NO_DIRECTION.format(f"the vector {name!r} of chunk {chunk_id!r:.80}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +158,6 @@ class SearchRequest:
         limit: The most candidates to return, at least 1.
         filter: Applies before the limit.
         with_vectors: Whether each candidate carries its passage's vector.
-        vector_name: The named vector that ``vector`` is compared with; ``None`` for the passage's own. Chunks without
-            it are not found.
     """
 
     limit: int
@@ -180,7 +165,6 @@ class SearchRequest:
     text: str | None = None
     filter: Filter | None = None
     with_vectors: bool = False
-    vector_name: str | None = None
 
     def __post_init__(self) -> None:
         """Convert a vector that came as a list.
@@ -544,7 +528,7 @@ class AddsVectors(Protocol):
         Chunks are skipped if they already have a vector, no longer exist, or have a new indexed text.
 
         Args:
-            change: Has chunks, and their ``vectors`` and ``named_vectors``, and nothing else.
+            change: Has chunks, and their ``vectors``, and nothing else.
 
         Raises:
             RetrievalError: As :meth:`Store.upsert`.

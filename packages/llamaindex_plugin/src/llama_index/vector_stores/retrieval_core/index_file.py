@@ -131,7 +131,7 @@ class IndexFileStore:
             raise StoreError(msg)
         if self._named is not None:
             return self._named
-        unnamed = self._unnamed or await self._settle(None, ())
+        unnamed = self._unnamed or await self._settle(None)
         try:
             manifest = (await unnamed.describe()).manifest
         except IndexNotFoundError:
@@ -140,12 +140,12 @@ class IndexFileStore:
             manifest = None
         if manifest is None:
             model = self._new(dimension, writing=writing)
-            return unnamed if model is None else await self._settle(model, ())
+            return unnamed if model is None else await self._settle(model)
         if manifest.embedder_id is None:
             return unnamed
         if self._model is not None and self._model.id != manifest.embedder_id:
             raise EmbedderMismatchError(manifest.embedder_id, self._model.id, str(self._location))
-        return await self._settle(Model(manifest.embedder_id, manifest.dimension), manifest.vectors)
+        return await self._settle(Model(manifest.embedder_id, manifest.dimension))
 
     def _new(self, dimension: int | None, *, writing: bool) -> Model | None:
         """Return the model of an index without a manifest, ``None`` where it is read without vectors."""
@@ -164,9 +164,9 @@ class IndexFileStore:
         msg = f"{self._location} is new, and the nodes have no embeddings; LlamaIndex's VectorStoreIndex adds them"
         raise InvalidParameterError(msg)
 
-    async def _settle(self, model: Model | None, vectors: Sequence[str]) -> CataloguedStore:
+    async def _settle(self, model: Model | None) -> CataloguedStore:
         """Open the store, and return it or the one that another call has opened meanwhile."""
-        store = await asyncio.to_thread(self._made, model, vectors)
+        store = await asyncio.to_thread(self._made, model)
         with self._lock:
             former = self._unnamed if model is None else self._named
             if former is None and not self._closed:
@@ -178,8 +178,8 @@ class IndexFileStore:
         await store.aclose()
         return store if former is None else former
 
-    def _made(self, model: Model | None, vectors: Sequence[str]) -> CataloguedStore:
+    def _made(self, model: Model | None) -> CataloguedStore:
         analyzer = build_analyzer(self._config.analysis)
         # Of an embedder stores take its id and dimension alone.
         embedder = cast("Embedder | None", model)
-        return build_store(self._config.store, self._location, embedder, analyzer=analyzer, vectors=vectors)
+        return build_store(self._config.store, self._location, embedder, analyzer=analyzer)

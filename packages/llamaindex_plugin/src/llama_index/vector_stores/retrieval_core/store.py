@@ -44,7 +44,6 @@ from retrieval_core.errors import (
     IndexNotFoundError,
     InvalidParameterError,
     RetrievalError,
-    StoreError,
     checked_count,
 )
 from retrieval_core.index.settings import load_index_config
@@ -290,8 +289,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
 
         Raises:
             InvalidParameterError: Neither ids nor filters were given, or there are further arguments.
-            StoreError: The index cannot be written; or it has named vectors, and a document would keep some of its
-                nodes, whose vectors cannot be written again.
+            StoreError: The index cannot be written.
             FilterError: The filters are not well formed.
         """
         _refuse(delete_kwargs, "delete_nodes")
@@ -356,9 +354,9 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         """Find the nodes that a query asks for, best first.
 
         Args:
-            query: ``embedding_field`` names one of the index's named vectors. With ``HYBRID``, ``sparse_top_k`` nodes
-                of keyword search are used, and ``hybrid_top_k`` are returned. An empty list of ``doc_ids`` finds
-                nothing. An empty list of ``node_ids`` restricts nothing, because LlamaIndex passes it everywhere.
+            query: With ``HYBRID``, ``sparse_top_k`` nodes of keyword search are used, and ``hybrid_top_k`` are
+                returned. An empty list of ``doc_ids`` finds nothing. An empty list of ``node_ids`` restricts nothing,
+                because LlamaIndex passes it everywhere. ``embedding_field`` must be ``None``: a node has one vector.
             kwargs: ``mmr_threshold``, from 0 (only difference) to 1 (only relevance), and ``mmr_prefetch_k``, the
                 number of nodes ``MMR`` chooses from.
 
@@ -372,6 +370,9 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         """
         threshold, prefetch = _mmr_settings(query, kwargs)
         mode = _checked_mode(query)
+        if query.embedding_field is not None:
+            msg = f"a node has one vector; leave embedding_field out, got {query.embedding_field!r:.80}"
+            raise InvalidParameterError(msg)
         test = _Test(query, matching(query.filters))
         top_k = checked_count(query.similarity_top_k, "similarity_top_k")
         pool = max(self.candidates, top_k)
@@ -429,12 +430,10 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             FetchRequest(ranges=whole(item.document_id for item in chunks), with_vectors=True)
         )
         there = [chunk for chunk in in_order(fetched.chunks.values()) if chunk.id not in ids]
-        # Named vectors cannot be read, so what has them is not written again.
-        may_move = info.manifest is None or not info.manifest.vectors
         siblings: list[Chunk] = []
         taken: dict[str, int] = {}
         for chunk in there:
-            if may_move and written_node_of(chunk) is not None:
+            if written_node_of(chunk) is not None:
                 siblings.append(chunk)
             else:
                 taken[chunk.document_id] = max(taken.get(chunk.document_id, 0), chunk.chunk_index + 1)
@@ -464,13 +463,6 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         )
         staying = [chunk for chunk in in_order(fetched.chunks.values()) if chunk.id not in leaving]
         kept = {chunk.document_id for chunk in staying}
-        info = await self._store.describe()
-        if staying and info.manifest is not None and info.manifest.vectors:
-            msg = (
-                f"{info.location} has the named vectors {', '.join(info.manifest.vectors)}, and a part of a document "
-                "cannot be removed from it; delete the whole document, and index what should remain"
-            )
-            raise StoreError(msg)
         if gone := tuple(name for name in documents if name not in kept):
             await self._store.delete(gone)
         if not staying:
@@ -496,11 +488,10 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             vector=vector,
             filter=test.condition,
             with_vectors=mmr,
-            vector_name=query.embedding_field,
         )
         if test.is_exact:
             return await search(self._store, request)
-        if not test.names_few or query.embedding_field is not None:
+        if not test.names_few:
             return await best_passing(self._store, request, test.passes)
         await search(self._store, replace(request, limit=1))  # refuses a vector of another dimension
         fetched = await self._store.fetch(test.fetch_request())

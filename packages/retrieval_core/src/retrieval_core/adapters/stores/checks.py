@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Change, SearchRequest, Side
     from retrieval_core.types import Matrix, Vector
 
-MOST_VECTORS = 8
-"""Further vectors that a chunk may have; each costs as much room as the one of the passage."""
-_VECTOR_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -38,7 +33,6 @@ class Identity:
         analyzer: Id of the lexical analysis.
         embedder_id: ``None`` to leave vectors alone: no dense search, and no writing to an index with vectors.
         dimension: Components of each vector; given exactly when the embedder is.
-        vectors: Names of the further vectors that chunks may have; kept in alphabetical order. They need an embedder.
         adds_vectors: Whether the store takes chunks whose vectors come later.
     """
 
@@ -46,24 +40,18 @@ class Identity:
     analyzer: str
     embedder_id: str | None
     dimension: int | None
-    vectors: tuple[str, ...] = ()
     adds_vectors: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "vectors", tuple(sorted(self.vectors)))
         if (self.embedder_id is None) != (self.dimension is None):
             msg = f"embedder_id and dimension come together, got {self.embedder_id!r} and {self.dimension!r}"
             raise InvalidParameterError(msg)
         if self.dimension is not None:
             checked_count(self.dimension, "dimension")
-        _check_vector_names(self.vectors)
-        if self.vectors and self.embedder_id is None:
-            msg = f"the named vectors {_listed(self.vectors)} need an embedder, and none was given"
-            raise InvalidParameterError(msg)
 
     def manifest(self) -> Manifest:
         """Return the manifest of a new index."""
-        return Manifest(self.embedder_id, self.dimension, self.analyzer, vectors=self.vectors)
+        return Manifest(self.embedder_id, self.dimension, self.analyzer)
 
     def sides(self, manifest: Manifest | None) -> frozenset[Side]:
         """Return the kinds of search that this index, opened in this way, can do."""
@@ -79,7 +67,7 @@ class Identity:
         Raises:
             EmbedderMismatchError: The index was built with another embedder.
             DimensionMismatchError: Its vectors have another dimension.
-            IndexFormatError: Its words went through another analysis, or it has other named vectors.
+            IndexFormatError: Its words went through another analysis.
         """
         if not self._finds_words_of(manifest):
             from retrieval_core.text.analysis import settings_to_change  # noqa: PLC0415 - the stemmer takes a moment
@@ -97,12 +85,6 @@ class Identity:
             raise EmbedderMismatchError(manifest.embedder_id, self.embedder_id, self.location)
         if manifest.dimension != self.dimension:
             raise DimensionMismatchError(manifest.dimension, self.dimension, self.location)
-        if manifest.vectors != self.vectors:
-            msg = (
-                f"{self.location}: its named vectors are {_listed(manifest.vectors)}, and it was opened with "
-                f"{_listed(self.vectors)}. Name the same ones (setting vectors.fields), or build the index anew."
-            )
-            raise IndexFormatError(msg)
 
     def _finds_words_of(self, manifest: Manifest) -> bool:
         if manifest.analyzer == self.analyzer:
@@ -118,8 +100,7 @@ class Identity:
             IndexFormatError: The index has character n-grams, which new chunks would lack.
             EmbedderMismatchError: The index has vectors and the store was opened without an embedder.
             DimensionMismatchError: The vectors have another dimension than the index.
-            InvalidParameterError: Vectors are missing, superfluous or not one for each chunk; or the index
-                does not know the name of a named one, or it belongs to no chunk of the change.
+            InvalidParameterError: Vectors are missing, superfluous or not one for each chunk.
         """
         if change.chunks and manifest.analyzer != self.analyzer:
             msg = (
@@ -127,10 +108,9 @@ class Identity:
                 "You can search it as it is. To add to it, build it anew without analysis.character_ngrams."
             )
             raise IndexFormatError(msg)
-        self._check_passage_vectors(change, manifest)
-        self._check_named_vectors(change, manifest)
+        self._check_vectors(change, manifest)
 
-    def _check_passage_vectors(self, change: Change, manifest: Manifest) -> None:
+    def _check_vectors(self, change: Change, manifest: Manifest) -> None:
         vectors = change.vectors
         if change.unembedded and not self.adds_vectors:
             msg = f"{self.location}: this store takes no chunks without their vectors; got {len(change.unembedded)}"
@@ -155,33 +135,13 @@ class Identity:
         if vectors.shape[1] != manifest.dimension:
             raise DimensionMismatchError(manifest.dimension, vectors.shape[1], self.location)
 
-    def _check_named_vectors(self, change: Change, manifest: Manifest) -> None:
-        chunk_ids = {chunk.id for chunk in change.chunks} if change.named_vectors else set[str]()
-        for name, vectors in change.named_vectors.items():
-            self._check_name(name, manifest)
-            for chunk_id, vector in vectors.items():
-                if chunk_id not in chunk_ids:
-                    msg = f"the vector {name!r} is for {chunk_id!r:.80}, which is no chunk of the change"
-                    raise InvalidParameterError(msg)
-                if vector.shape != (manifest.dimension,):
-                    raise DimensionMismatchError(manifest.dimension or 0, vector.size, self.location)
-
-    def _check_name(self, name: str, manifest: Manifest) -> None:
-        if name not in manifest.vectors:
-            msg = f"{self.location} has no vectors named {name!r:.80}; there are {_listed(manifest.vectors)}"
-            raise InvalidParameterError(msg)
-
-    def check_query_vector(self, vector: Vector, manifest: Manifest, name: str | None = None) -> None:
+    def check_query_vector(self, vector: Vector, manifest: Manifest) -> None:
         """Refuse a dense search that would mean nothing.
-
-        Args:
-            name: Which of the chunks' vectors is searched; ``None`` for the one of the passage.
 
         Raises:
             EmbedderMismatchError: The store was opened without an embedder.
             DimensionMismatchError: The vector has another dimension than the index.
             StoreError: The index contains no vectors.
-            InvalidParameterError: It has none of this name.
         """
         if manifest.dimension is None:
             msg = f"{self.location} contains no vectors; use mode 'lexical' (keyword), or build an index with vectors"
@@ -190,8 +150,6 @@ class Identity:
             raise EmbedderMismatchError(manifest.embedder_id, None, self.location)
         if vector.shape != (manifest.dimension,):
             raise DimensionMismatchError(manifest.dimension, vector.size, self.location)
-        if name is not None:
-            self._check_name(name, manifest)
 
 
 def check_change(change: Change) -> None:
@@ -212,15 +170,11 @@ def check_search(request: SearchRequest) -> None:
     """Refuse a search that is not well formed.
 
     Raises:
-        InvalidParameterError: Not exactly one of vector and text was given, a vector is named where none is given, or
-            the limit is below 1.
+        InvalidParameterError: Not exactly one of vector and text was given, or the limit is below 1.
         UnsupportedFilterError: The filter has an operator that nothing defines.
     """
     if (request.vector is None) == (request.text is None):
         msg = "a search takes either a vector or a text"
-        raise InvalidParameterError(msg)
-    if request.vector_name is not None and request.vector is None:
-        msg = f"keyword search takes no vector name, got {request.vector_name!r:.80}"
         raise InvalidParameterError(msg)
     checked_count(request.limit, "limit")
     unknown = operators_of(request.filter) - OPERATORS if request.filter is not None else frozenset[str]()
@@ -237,23 +191,6 @@ def unit_rows(vectors: Matrix) -> Matrix:
     lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
     lengths[(lengths == 0) | (abs(lengths - 1) < 1e-6)] = 1  # what has unit length already is kept bit by bit
     return np.ascontiguousarray(wide / lengths, dtype=np.float32)
-
-
-def _check_vector_names(names: tuple[str, ...]) -> None:
-    if len(names) > MOST_VECTORS:
-        msg = f"a chunk has at most {MOST_VECTORS} named vectors, got {len(names)}"
-        raise InvalidParameterError(msg)
-    for name in names:
-        if _VECTOR_NAME.fullmatch(name) is None:
-            msg = f"{name!r:.80} cannot name vectors: small letters, digits and underscores, a letter first, at most 32"
-            raise InvalidParameterError(msg)
-        if names.count(name) > 1:
-            msg = f"{name!r} names two vectors"
-            raise InvalidParameterError(msg)
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, names)) or "none"
 
 
 def _check_ids(kind: str, ids: Iterable[str]) -> None:

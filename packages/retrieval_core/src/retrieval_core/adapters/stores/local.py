@@ -140,7 +140,6 @@ class LocalStore(ABC, Generic[V, S]):
         embedder_id: str | None,
         dimension: int | None,
         analyzer: Analyzer | None,
-        vectors: Sequence[str],
         busy_timeout: float,
         adds_vectors: bool = False,
     ) -> None:
@@ -151,9 +150,7 @@ class LocalStore(ABC, Generic[V, S]):
         self._path = Path(path)
         self._busy_timeout = busy_timeout
         self._analyzer = analyzer or Analyzer()
-        self._identity = Identity(
-            str(path), self._analyzer.id, embedder_id, dimension, tuple(vectors), adds_vectors=adds_vectors
-        )
+        self._identity = Identity(str(path), self._analyzer.id, embedder_id, dimension, adds_vectors=adds_vectors)
         self._lock = Lock()
         self._session: S | None = None
         self._process_id = os.getpid()

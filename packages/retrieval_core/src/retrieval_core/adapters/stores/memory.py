@@ -36,7 +36,6 @@ class _Entry:
     chunk: Chunk
     terms: Counter[str]
     vector: Vector | None
-    named: Mapping[str, Vector]
 
     def passes(self, condition: Filter | None) -> bool:
         return matches(condition, chunk_fields(self.chunk))
@@ -73,7 +72,6 @@ class MemoryStore:
     Args:
         embedder_id: Names the embedder of the vectors; without it there is lexical search only.
         dimension: Components of each vector, given exactly when the embedder is.
-        vectors: Names of the named vectors that chunks may have, at most eight.
 
     Raises:
         InvalidParameterError: Only one of embedder and dimension was given, or a name is invalid.
@@ -85,12 +83,9 @@ class MemoryStore:
         embedder_id: str | None = None,
         dimension: int | None = None,
         analyzer: Analyzer | None = None,
-        vectors: Sequence[str] = (),
     ) -> None:
         self._analyzer = analyzer or Analyzer()
-        self._identity = Identity(
-            "memory", self._analyzer.id, embedder_id, dimension, tuple(vectors), adds_vectors=True
-        )
+        self._identity = Identity("memory", self._analyzer.id, embedder_id, dimension, adds_vectors=True)
         self._contents = _Contents()
         self._lock = Lock()  # calls may come from the loops of several threads
         self._closed = False
@@ -151,7 +146,7 @@ class MemoryStore:
             ]
             for entry in entries:
                 kept = contents.chunks[entry.chunk.id]
-                contents.chunks[entry.chunk.id] = replace(kept, vector=entry.vector, named=entry.named)
+                contents.chunks[entry.chunk.id] = replace(kept, vector=entry.vector)
             if entries:
                 contents.note_write()
             return len(entries)
@@ -174,14 +169,14 @@ class MemoryStore:
             contents = self._open()
             if request.vector is not None:
                 manifest = contents.manifest or self._identity.manifest()
-                self._identity.check_query_vector(request.vector, manifest, request.vector_name)
-                scores = _cosines(contents, unit_rows(request.vector), request.vector_name)
+                self._identity.check_query_vector(request.vector, manifest)
+                scores = _cosines(contents, unit_rows(request.vector))
             else:
                 terms = query_terms(self._analyzer, request.text or "", partial(_count_chunks, contents))
                 scores = _bm25(contents, terms)
             found = [(score, entry) for score, entry in scores if entry.passes(request.filter)]
             waiting: list[_Entry] = []
-            if request.vector is not None and request.vector_name is None:
+            if request.vector is not None:
                 waiting = [entry for entry in contents.unembedded() if entry.passes(request.filter)]
         found.sort(key=lambda item: (-item[0], item[1].chunk.id))
         candidates = tuple(
@@ -268,8 +263,7 @@ class MemoryStore:
         vectors = iter(() if change.vectors is None else unit_rows(change.vectors))
         for chunk in change.chunks:
             terms = Counter(self._analyzer.terms(chunk.indexed_text))
-            named = {name: unit_rows(rows[chunk.id]) for name, rows in change.named_vectors.items() if chunk.id in rows}
-            yield _Entry(chunk, terms, None if chunk.id in change.unembedded else next(vectors, None), named)
+            yield _Entry(chunk, terms, None if chunk.id in change.unembedded else next(vectors, None))
 
 
 ADAPTER = Adapter(lambda _, parts: MemoryStore(**parts.of_store))
@@ -285,11 +279,10 @@ def _remove_documents(contents: _Contents, document_ids: Collection[str]) -> Non
         contents.documents.pop(name, None)
 
 
-def _cosines(contents: _Contents, query: Vector, name: str | None) -> Iterator[tuple[float, _Entry]]:
+def _cosines(contents: _Contents, query: Vector) -> Iterator[tuple[float, _Entry]]:
     for entry in contents.chunks.values():
-        vector = entry.vector if name is None else entry.named.get(name)
-        if vector is not None:
-            yield min(1.0, max(-1.0, float(vector @ query))), entry
+        if entry.vector is not None:
+            yield min(1.0, max(-1.0, float(entry.vector @ query))), entry
 
 
 def _count_chunks(contents: _Contents, term: str) -> int:

@@ -10,8 +10,6 @@ from retrieval_core.config import check_complete
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from retrieval_core.config import (
         AnalysisConfig,
         CacheConfig,
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
         LLMConfig,
         RetrievalConfig,
         StoreConfig,
-        VectorsConfig,
     )
     from retrieval_core.ports import LLM, CataloguedStore, Embedder, ResultCache
     from retrieval_core.run.observe import UsageStats
@@ -126,7 +123,6 @@ def build_store(
     embedder: Embedder | None,
     *,
     analyzer: Analyzer | None = None,
-    vectors: Iterable[str] = (),
 ) -> CataloguedStore:
     """Return the configured store, not yet opened.
 
@@ -134,11 +130,10 @@ def build_store(
         location: The index file.
         embedder: Makes the vectors that it keeps.
         analyzer: How text becomes terms; the default one where it is not given.
-        vectors: Names of the further vectors of chunks.
     """
     if config.kind == "lancedb":
         location = lancedb_folder(location)
-    parts = AdapterParts(embedder=embedder, location=location, analyzer=analyzer, vectors=tuple(vectors))
+    parts = AdapterParts(embedder=embedder, location=location, analyzer=analyzer)
     given = parts.of_store
     if config.kind not in STORES.places:
         from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415 - the other stores load it too
@@ -146,8 +141,6 @@ def build_store(
         # A factory need not know of what is as everywhere.
         if analyzer is None or analyzer.id == Analyzer().id:
             del given["analyzer"]
-        if not parts.vectors:
-            del given["vectors"]
     return cast("CataloguedStore", STORES.make(config.kind, config, parts, **given))
 
 
@@ -173,8 +166,3 @@ def build_analyzer(config: AnalysisConfig) -> Analyzer:
 def build_word_analyzer(config: AnalysisConfig) -> Analyzer:
     """Return what turns text into the terms of single words, in the configured language; see :func:`build_analyzer`."""
     return build_analyzer(config.model_copy(update={"word_ngrams": 1}))
-
-
-def named_fields(config: VectorsConfig, embedder: Embedder | None) -> Mapping[str, str]:
-    """Return what is embedded for each further vector, by its name; nothing without an embedder."""
-    return {} if embedder is None else config.fields

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 SECTIONS = {
-    *("query", "transform", "vectors", "search", "reranker", "relevance_filter", "rewriter", "pruner", "format"),
+    *("query", "transform", "search", "reranker", "relevance_filter", "rewriter", "pruner", "format"),
     "evaluation",
 }
 """The settings that change what is found."""

@@ -145,12 +145,6 @@ def merge(
     )
 
 
-def with_cosines(ranked: Sequence[Ranked], dense: Sequence[Candidate] | None) -> tuple[Ranked, ...]:
-    """Return the same order with the passages' own cosines as their dense scores, where other vectors were searched."""
-    cosines = {candidate.chunk_id: cosine_to_score(float(candidate.score)) for candidate in dense or ()}
-    return tuple([replace(item, scores=replace(item.scores, dense=cosines.get(item.chunk_id))) for item in ranked])
-
-
 def cosine_to_score(cosine: float) -> float:
     """Return a cosine as the score in [0, 1] that results and thresholds use: negative similarity counts as 0."""
     return 0.0 if cosine <= 0 else 1.0 if cosine > 1 else cosine

@@ -284,7 +284,7 @@ def _rarity(chunks: int, having: int) -> float:
 
 def _cosines(found: SearchResults, hits: Sequence[Hit]) -> tuple[float | None, float]:
     """Return the best cosine, and its margin over the mean of the first."""
-    if found.combined is None and found.dense:
+    if found.dense:
         cosines = [min(1.0, max(0.0, float(each.score))) for each in found.dense[:BESIDE]]
     else:
         cosines = [hit.scores.dense for hit in hits[:BESIDE] if hit.scores.dense is not None]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from retrieval_core.pipeline.stages.combine import VectorRule
     from retrieval_core.pipeline.stages.fuse import FusionMethod
     from retrieval_core.ports import Message, Variant
     from retrieval_core.types import SearchMode
@@ -30,8 +29,6 @@ class Plan:
         fetch_k: From how many of the best ``top_k`` different ones are chosen; ``None`` for plain relevance.
         lambda_mult: In [0, 1]: relevance against difference, where hits are to be different.
         reranked: How many hits are put into a better order before the best ``top_k`` are taken; 0 for none.
-        vectors: Which further vectors of the chunks are searched, with their weights; the passage's own has 1.
-        vector_rule: How they become one dense score.
         transforms: Names of the transformers that look at the question first, in their order.
         variants: Further texts to search for, which the caller gave.
         history: The turns of the conversation before the question, oldest first.
@@ -51,8 +48,6 @@ class Plan:
     fetch_k: int | None = None
     lambda_mult: float = 0.5
     reranked: int = 0
-    vectors: tuple[tuple[str, float], ...] = ()
-    vector_rule: VectorRule = "mean"
     transforms: tuple[str, ...] = ()
     variants: tuple[Variant, ...] = ()
     history: tuple[Message, ...] = ()

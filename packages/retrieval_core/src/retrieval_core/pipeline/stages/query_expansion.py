@@ -86,9 +86,8 @@ async def _search_variant(
     fusion: FusionMethod = "rrf" if plan.fusion == "native" else plan.fusion
     own = replace(plan, mode=mode, score_threshold=None, fusion=fusion, has_words=False)
     found = await search(run, sources, query, own)
-    dense = found.combined or found.dense
     weight = plan.dense_weight
-    ranked = fuse(dense, found.lexical, method=fusion, dense_weight=weight, unembedded=found.unembedded)
+    ranked = fuse(found.dense, found.lexical, method=fusion, dense_weight=weight, unembedded=found.unembedded)
     chunks = {item.chunk_id: item.chunk for item in found.candidates if item.chunk is not None}
     return Expansion(Origin(variant.kind, variant.text), variant.weight, ranked, chunks), found.failures
 

@@ -9,7 +9,6 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError
-from retrieval_core.pipeline.stages.combine import combine_vectors
 from retrieval_core.pipeline.stages.sound import are, fetch, sound
 from retrieval_core.ports import Candidate, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, is_damage
@@ -35,8 +34,7 @@ class SearchResults:
     """What the sides found; ``None`` for a side that was not asked, or failed.
 
     Attributes:
-        dense: By the passages' own vectors.
-        combined: By all vectors of the chunks, where they have several.
+        dense: By the vectors of the passages.
         both: By both sides at once, in the store's own order.
         unembedded: Ids of those of ``lexical`` that have no vector yet.
     """
@@ -45,15 +43,13 @@ class SearchResults:
     dense: Candidates | None
     lexical: Candidates | None
     failures: tuple[Failed, ...] = ()
-    combined: Candidates | None = None
     both: Candidates | None = None
     unembedded: frozenset[str] = frozenset()
 
     @property
     def sides(self) -> tuple[Candidates, ...]:
         """What each side found that was searched."""
-        dense = self.dense if self.combined is None else self.combined
-        return tuple([side for side in (dense, self.lexical, self.both) if side is not None])
+        return tuple([side for side in (self.dense, self.lexical, self.both) if side is not None])
 
     @property
     def candidates(self) -> Candidates:
@@ -131,25 +127,12 @@ async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[
 
 
 async def _search_meaning(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
-    """Search by the question's vector among the passages' own, and among each further kind that the plan names."""
+    """Search by the question's vector."""
     embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
         return _found(query, None, None, embedded)
     query = replace(query, embedding=embedded.value)
-    own = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
-    if not plan.vectors:
-        return _found(query, await own, None)
-    further = [_ask(run, "dense", store.search, _by_vector(embedded.value, plan, name)) for name, _ in plan.vectors]
-    outcomes = await asyncio.gather(own, *further)
-    sides: list[tuple[Candidates, float]] = []
-    failures: list[Failed] = []
-    for outcome, (name, weight) in zip(outcomes, (("", 1.0), *plan.vectors), strict=True):
-        if (candidates := _candidates_of(outcome)) is not None:
-            sides.append((candidates, weight))
-        if isinstance(outcome, Failed):
-            failures.append(replace(outcome, of=name and f"the vector {name}"))
-    combined = combine_vectors(sides, plan.vector_rule, plan.candidates) if sides else None
-    return replace(_found(query, outcomes[0], None), combined=combined, failures=tuple(failures))
+    return _found(query, await _ask(run, "dense", store.search, _by_vector(embedded.value, plan)), None)
 
 
 async def _search_side_by_side(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
@@ -177,18 +160,18 @@ async def _search_both(run: Run, store: Store, questions: Questions, query: Quer
     if isinstance(embedded, Failed):
         return _found(query, None, await _search_words(run, store, query, plan), embedded)
     query = replace(query, embedding=embedded.value)
-    request = replace(_by_vector(embedded.value, plan, None), text=query.text)
+    request = replace(_by_vector(embedded.value, plan), text=query.text)
     outcome = await _ask(run, "hybrid", cast("SearchesBoth", store).search_both, request)
     if isinstance(outcome, Ok):
         return SearchResults(query, None, None, both=outcome.value)
     if not is_damage(outcome.error):
         return SearchResults(query, None, None, (outcome,), both=_candidates_of(outcome))
-    dense = _ask(run, "dense", store.search, _by_vector(embedded.value, plan, None))
+    dense = _ask(run, "dense", store.search, _by_vector(embedded.value, plan))
     return _found(query, *await asyncio.gather(dense, _search_words(run, store, query, plan)), outcome)
 
 
-def _by_vector(vector: Vector, plan: Plan, name: str | None) -> SearchRequest:
-    return SearchRequest(limit=plan.candidates, vector=vector, filter=plan.condition, vector_name=name)
+def _by_vector(vector: Vector, plan: Plan) -> SearchRequest:
+    return SearchRequest(limit=plan.candidates, vector=vector, filter=plan.condition)
 
 
 def _found(

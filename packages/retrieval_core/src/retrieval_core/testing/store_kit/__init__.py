@@ -7,8 +7,6 @@ its sources, and say how to open one::
         async def open_store(self, folder):
             return MyStore(folder / "index", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
-A store that keeps several vectors for each chunk overrides ``open_store_with_vectors`` too.
-
 Each test opens an empty store in a new folder and closes it. Needed besides the library: pytest and hypothesis.
 """
 
@@ -21,7 +19,6 @@ from retrieval_core.testing.store_kit.filtering import FilterTests
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
 from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
 from retrieval_core.testing.store_kit.listing import ListTests
-from retrieval_core.testing.store_kit.named_vectors import NamedVectorTests
 from retrieval_core.testing.store_kit.running import RunningTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
 from retrieval_core.testing.store_kit.versioning import VersionTests
@@ -42,7 +39,6 @@ class StoreConformance(
     HostileInputTests,
     LateVectorTests,
     ListTests,
-    NamedVectorTests,
     RunningTests,
     VersionTests,
 ):

@@ -41,26 +41,16 @@ class StoreTestBase:
         """
         raise NotImplementedError
 
-    async def open_store_with_vectors(self, folder: Path, names: Sequence[str]) -> Store:  # noqa: ARG002 - overridden
-        """Return what :meth:`open_store` does, for an index whose chunks have further vectors with these names.
-
-        To be overridden for a store that keeps some; for others their tests are skipped. Called twice with the same
-        folder for a store that keeps its index there.
-        """
-        pytest.skip("this store keeps no named vectors")
-
-    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]], vectors: Sequence[str] | None = None) -> None:
+    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]]) -> None:
         """Run a test on a new store, on a new event loop, and close the store.
 
         Args:
             folder: An empty folder for the store's files.
             test: Given the store.
-            vectors: Names of the further vectors that the store is to keep, where it can.
         """
 
         async def main() -> None:
-            opening = self.open_store(folder) if vectors is None else self.open_store_with_vectors(folder, vectors)
-            store = await opening
+            store = await self.open_store(folder)
             try:
                 await test(store)
             finally:
@@ -70,12 +60,11 @@ class StoreTestBase:
 
 
 def on_new_store(
-    vectors: Sequence[str] | None = None, *, needs: type = object
+    *, needs: type = object
 ) -> Callable[[Callable[[Any, Any], Awaitable[None]]], Callable[[Any, Path], None]]:
     """Make a test of a coroutine method: :meth:`StoreTestBase.run` gives it a new store, and closes that.
 
     Args:
-        vectors: Names of the further vectors that the store is to keep, where it can.
         needs: An optional protocol; the test is skipped for a store that does not follow it.
     """
 
@@ -87,7 +76,7 @@ def on_new_store(
                     pytest.skip(f"this store is not {needs.__name__}")
                 await test(self, store)
 
-            self.run(tmp_path, with_store, vectors)
+            self.run(tmp_path, with_store)
 
         del run.__wrapped__  # pytest would take the test's own arguments for names of fixtures
         return run

@@ -173,17 +173,6 @@ class LateVectorTests(StoreTestBase):
                 await store.upsert(wrong)
         assert await found(store) == ([], (2, 0))
 
-    @on_new_store(("title",), needs=AddsVectors)
-    async def test_named_vectors_come_along(self, store: _LateStore) -> None:
-        """A search by their name finds those that are there, and lacks nothing."""
-        await write_words(store, *CHUNKS[:3])
-        by_name = SearchRequest(10, vector=unit(0), vector_name="title")
-        assert await store.search(by_name) == ()
-        named = {"title": {"a": unit(7), "c": unit(8)}}
-        assert await store.add_vectors(Change(CHUNKS[:3], units(3), named_vectors=named)) == 3
-        assert sorted(ids(await store.search(by_name))) == ["a", "c"]
-        assert await found(store) == (["a", "b", "c"], None)
-
     def test_another_reader_notices(self, tmp_path: Path) -> None:
         """One that has searched already finds what gets its vector later, whoever writes it."""
 

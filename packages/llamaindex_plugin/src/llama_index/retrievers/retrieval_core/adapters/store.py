@@ -273,9 +273,6 @@ class LlamaIndexStore(ReadOnlyStore):
             ServiceError: The store failed.
         """
         check_search(request)
-        if request.vector_name is not None:
-            msg = f"{self._who} has no vectors named {request.vector_name!r:.80}"
-            raise InvalidParameterError(msg)
         passages = await self._current()
         if request.vector is not None:
             return await self._query(request, passages, VectorStoreQueryMode.DEFAULT)

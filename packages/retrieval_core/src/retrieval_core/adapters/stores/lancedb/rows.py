@@ -12,7 +12,6 @@ from retrieval_core.adapters.stores.lancedb.schema import (
     ZERO,
     arrow_schema,
     digest,
-    vector_column,
     vector_columns,
 )
 from retrieval_core.adapters.stores.lancedb.vendor import arrow
@@ -85,10 +84,7 @@ def vectors_of(change: Change, manifest: Manifest) -> dict[str, dict[str, Vector
     if manifest.dimension is None or change.vectors is None:
         return {}
     units = unit_rows(change.vectors)
-    found = {VECTOR: {digest("chunk", chunk.id): units[row] for row, chunk in enumerate(change.chunks)}}
-    for name, vectors in change.named_vectors.items():
-        found[vector_column(name)] = {digest("chunk", key): unit_rows(vector) for key, vector in vectors.items()}
-    return found
+    return {VECTOR: {digest("chunk", chunk.id): units[row] for row, chunk in enumerate(change.chunks)}}
 
 
 def seal_rows(rows: Mapping[str, Row], vectors: Mapping[str, Mapping[str, Vector]]) -> None:

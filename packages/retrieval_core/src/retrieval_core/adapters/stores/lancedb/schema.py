@@ -40,11 +40,6 @@ BATCH: Final = 500
 """Rows named by one expression."""
 
 
-def vector_column(name: str | None) -> str:
-    """Return the column of a named vector; of the passage's own where no name is given."""
-    return VECTOR if name is None else f"{VECTOR}_{name}"
-
-
 def digest(*names: str) -> str:
     """Return the hexadecimal digest of names, which is safe in an expression."""
     joined = json.dumps(names, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -94,8 +89,8 @@ def arrow_schema(manifest: Manifest, *, is_whole: bool = False) -> Any:
 
 
 def vector_columns(manifest: Manifest) -> Sequence[str]:
-    """Return the names of the columns that hold vectors."""
-    return () if manifest.dimension is None else (VECTOR, *map(vector_column, manifest.vectors))
+    """Return the names of the columns of vectors; those of an older version's further vectors stay null."""
+    return () if manifest.dimension is None else (VECTOR, *(f"{VECTOR}_{name}" for name in manifest.vectors))
 
 
 def read_about(schema: Any, location: str) -> Manifest:

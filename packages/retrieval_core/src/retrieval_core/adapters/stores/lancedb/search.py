@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.lancedb.schema import ZERO, vector_column
+from retrieval_core.adapters.stores.lancedb.schema import VECTOR, ZERO
 from retrieval_core.adapters.stores.lancedb.vendor import arrow, lancedb
 from retrieval_core.adapters.stores.lancedb.view import ALL
 from retrieval_core.adapters.stores.local import Match, best
@@ -35,17 +35,15 @@ GROWTH = 4
 """Factor by which more are fetched where too few of the best match."""
 
 
-def search_vectors(view: View, query: Vector, name: str | None, limit: int, allowed: Allowed | None) -> list[Match]:
+def search_vectors(view: View, query: Vector, limit: int, allowed: Allowed | None) -> list[Match]:
     """Return the passages with the highest cosine, best first.
 
     Exact while the vectors have no index; approximate then.
     """
-    column = vector_column(name)
-    unit = unit_rows(query)
-    found = _best(partial(_nearest, view, unit, column), limit, allowed)
+    found = _best(partial(_nearest, view, unit_rows(query)), limit, allowed)
     if len(found) < limit or found[-1].score <= 0:
         # Vectors that are zero have no cosine for LanceDB; here it is 0.
-        found = best([*found, *_zeros(view, f"{column}{ZERO}", limit, allowed)], limit)
+        found = best([*found, *_zeros(view, f"{VECTOR}{ZERO}", limit, allowed)], limit)
     return found
 
 
@@ -102,9 +100,9 @@ def _those_in(numbers: Any, found: list[Match]) -> list[Match]:
     return [item for item, passes in zip(found, there, strict=True) if passes]
 
 
-def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | None) -> list[Match]:
+def _nearest(view: View, query: Vector, wanted: int, where: str | None) -> list[Match]:
     def ask(*, exactly: bool) -> list[Match]:
-        asked = view.table.search(query, vector_column_name=column).distance_type("cosine").limit(wanted)
+        asked = view.table.search(query, vector_column_name=VECTOR).distance_type("cosine").limit(wanted)
         asked = asked.bypass_vector_index() if exactly else asked.refine_factor(REFINE)
         asked = asked.where(where) if where else asked
         table = asked.select(["number", "id", "_distance"]).to_arrow()
@@ -112,7 +110,7 @@ def _nearest(view: View, query: Vector, column: str, wanted: int, where: str | N
         return _found(table, cosines.tolist())
 
     # What few passages a filter leaves may lie outside the parts that the index looks into.
-    exactly = column not in view.indexed or where is not None
+    exactly = VECTOR not in view.indexed or where is not None
     found = ask(exactly=exactly)
     return found if exactly or len(found) >= wanted else ask(exactly=True)
 

@@ -193,8 +193,7 @@ class LanceDBSession:
                 indexes = {index.name: index.columns for index in table.list_indices()}
                 if schema.WORDS_INDEX not in indexes:  # whoever made the table did not get to its end
                     raise self._not_found()
-                vectors = schema.vector_columns(manifest)
-                indexed = frozenset(columns[0] for columns in indexes.values() if columns[0] in vectors)
+                indexed = frozenset(columns[0] for columns in indexes.values() if columns[0] == schema.VECTOR)
                 history = object() if self._view is None else self._view.history
                 self._view = View(table, Commit(self._folder, version), manifest, indexed, history)
             return self._view
@@ -278,11 +277,11 @@ class LanceDBSession:
             self._writes, self._rows = 0, 0
 
     def _index_vectors(self, table: Any) -> None:
-        manifest = schema.read_about(table.schema, self.location)
-        there = {index.columns[0] for index in table.list_indices()}
-        for column in schema.vector_columns(manifest):
-            if column not in there and table.count_rows(f"{column} IS NOT NULL") >= VECTOR_INDEX_FROM:
-                table.create_index(column, config=lancedb().index.IvfSq(distance_type="cosine"))
+        column = schema.VECTOR
+        if column not in table.schema.names or any(index.columns[0] == column for index in table.list_indices()):
+            return
+        if table.count_rows(f"{column} IS NOT NULL") >= VECTOR_INDEX_FROM:
+            table.create_index(column, config=lancedb().index.IvfSq(distance_type="cosine"))
 
     @contextmanager
     def _translated(self) -> Generator[None, None, None]:

@@ -61,7 +61,6 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         dimension: int | None = None,
         analyzer: Analyzer | None = None,
         table: str = TABLE,
-        vectors: Sequence[str] = (),
         busy_timeout: float = BUSY_TIMEOUT,
     ) -> None:
         if not _TABLE_NAME.fullmatch(table):
@@ -73,7 +72,6 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
             embedder_id=embedder_id,
             dimension=dimension,
             analyzer=analyzer,
-            vectors=vectors,
             busy_timeout=busy_timeout,
         )
         self._table = table
@@ -175,19 +173,19 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
 
         self._checked_manifest(view)
         if request.vector is not None:
-            self._identity.check_query_vector(request.vector, view.manifest, request.vector_name)
+            self._identity.check_query_vector(request.vector, view.manifest)
         allowed = None if request.filter is None else session.allowed(view, request.filter)
         dense: list[Match] | None = None
         found: list[Match] = []
         if request.vector is not None:
-            found = dense = search.search_vectors(view, request.vector, request.vector_name, request.limit, allowed)
+            found = dense = search.search_vectors(view, request.vector, request.limit, allowed)
         if request.text is not None:
             found = search.search_words(view, self._analyzer, request.text, request.limit, allowed)
             if dense is not None:
                 found = search.fuse(dense, found, request.limit)
         vectors = read.vectors_of(view, (item.chunk_id for item in found)) if request.with_vectors else {}
         candidates = tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.chunk_id)) for item in found)
-        if request.vector is not None and request.vector_name is None:
+        if request.vector is not None:
             self._check_whole(view, VECTOR, candidates)
         if request.text is not None:
             self._check_whole(view, "terms", candidates)

@@ -30,7 +30,6 @@ from retrieval_core.adapters.stores.pinecone.sparse import sparse_passage, spars
 from retrieval_core.adapters.stores.together import together
 from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.errors import (
-    ConfigurationError,
     EmbedderMismatchError,
     IncompleteSearchError,
     IndexFormatError,
@@ -77,13 +76,12 @@ class PineconeStore(LoadsPackage):
         dimension: Components of each vector, given exactly when the embedder is.
         sparse: Whether the index keeps sparse vectors for lexical search, for which its metric must be ``dotproduct``.
             See :mod:`retrieval_core.adapters.stores.pinecone.sparse`.
-        vectors: Must be empty: a record at Pinecone has one vector.
 
     Attributes:
         sides: The kinds of search it does, known without asking Pinecone.
 
     Raises:
-        ConfigurationError: The key is missing, or both the index's name and host; or ``vectors`` is not empty.
+        ConfigurationError: The key is missing, or both the index's name and host.
         InvalidParameterError: Only one of embedder and dimension was given, or ``fields`` has an unknown key.
     """
 
@@ -101,14 +99,7 @@ class PineconeStore(LoadsPackage):
         dimension: int | None = None,
         sparse: bool = False,
         analyzer: Analyzer | None = None,
-        vectors: Sequence[str] = (),
     ) -> None:
-        if vectors:
-            msg = (
-                f"Pinecone keeps one vector for each chunk, and vectors.fields names {', '.join(vectors)}; leave them "
-                "out, or use another store (store.kind)"
-            )
-            raise ConfigurationError(msg)
         self._connection = PineconeConnection(api_key, index_name, host)
         location = f"{self._connection.location}, namespace {namespace or '__default__'}"
         self._analyzer = analyzer or Analyzer()
@@ -232,7 +223,7 @@ class PineconeStore(LoadsPackage):
             raise InvalidParameterError(msg)
         expression = translate(request.filter, self._mapping if self._is_mapped else None)
         if request.vector is not None:
-            self._identity.check_query_vector(request.vector, self._identity.manifest(), request.vector_name)
+            self._identity.check_query_vector(request.vector, self._identity.manifest())
             await self._reader.dimension()  # checks the index
             query: dict[str, Any] = {"vector": unit_rows(request.vector).tolist()}
         elif request.text is not None and self._sparse:

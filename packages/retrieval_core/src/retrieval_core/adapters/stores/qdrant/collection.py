@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.qdrant.connection import models
 from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, OWN, digest
-from retrieval_core.adapters.stores.qdrant.points import DENSE, GENERATION, KIND, WORDS, named, point_id
+from retrieval_core.adapters.stores.qdrant.points import DENSE, GENERATION, KIND, WORDS, point_id
 from retrieval_core.errors import (
     DimensionMismatchError,
     IndexFormatError,
@@ -262,7 +262,7 @@ class QdrantCollection:
             raise IndexFormatError(msg)
 
     def _parameters(self, manifest: Manifest) -> dict[str, Any]:
-        dense = [] if manifest.dimension is None else [DENSE, *map(named, manifest.vectors)]
+        dense = [] if manifest.dimension is None else [DENSE]
         cosine = models().Distance.COSINE
         return {
             "vectors_config": {name: models().VectorParams(size=manifest.dimension, distance=cosine) for name in dense},

@@ -64,11 +64,6 @@ SEALS: Mapping[Kind, Seal] = {"chunk": CHUNK_SEAL, "document": DOCUMENT_SEAL, "s
 """Of the kinds of points that have checksums."""
 
 
-def named(name: str) -> str:
-    """Return what the collection calls the further vectors of a name; no such name can be one of ours."""
-    return f"named-{name}"
-
-
 def point_id(kind: Kind, name: str) -> str:
     """Return the id of a point: a UUID of version 5, as Qdrant takes whole numbers and UUIDs only."""
     text = f"retrieval-core/{kind}/{name}".encode("utf-8", "surrogatepass")
@@ -85,9 +80,6 @@ def chunk_points(change: Change, analyzer: Analyzer, generation: int, models: An
     found: list[Any] = []
     for position, chunk in enumerate(change.chunks):
         vectors: dict[str, Any] = {} if rows is None else {DENSE: rows[position].tolist()}
-        for name, given in change.named_vectors.items():
-            if chunk.id in given:
-                vectors[named(name)] = unit_rows(given[chunk.id]).tolist()
         weights = passage_weights(analyzer.terms(chunk.indexed_text))
         if weights:
             vectors[WORDS] = models.SparseVector(indices=[*weights], values=[*weights.values()])

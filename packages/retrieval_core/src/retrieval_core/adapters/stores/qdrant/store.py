@@ -11,7 +11,7 @@ from retrieval_core.adapters.stores.foreign import FieldMapping
 from retrieval_core.adapters.stores.qdrant.collection import QdrantCollection, state_of
 from retrieval_core.adapters.stores.qdrant.connection import checked_collection, connect, models
 from retrieval_core.adapters.stores.qdrant.filters import both, one_of
-from retrieval_core.adapters.stores.qdrant.points import WORDS, distinct, named, value_of
+from retrieval_core.adapters.stores.qdrant.points import WORDS, distinct, value_of
 from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_kind
 from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
 from retrieval_core.adapters.stores.query_terms import limited
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
-    from retrieval_core.adapters.stores.qdrant.collection import Opened
     from retrieval_core.ports import (
         Candidate,
         Change,
@@ -74,7 +73,6 @@ class QdrantStore(LoadsPackage):
         embedder_id: Name of the embedder. Without it a new index has no vectors, and an index with vectors has only
             keyword search and can't be added to.
         dimension: Components of each vector, given exactly when the embedder is.
-        vectors: Names of the named vectors that chunks may have, at most eight.
 
     Raises:
         ConfigurationError: There is neither an address nor a path, or one of them, the key or the name cannot be used.
@@ -97,12 +95,11 @@ class QdrantStore(LoadsPackage):
         embedder_id: str | None = None,
         dimension: int | None = None,
         analyzer: Analyzer | None = None,
-        vectors: Sequence[str] = (),
     ) -> None:
         self._connection = connect(url, api_key, path)
         location = f"Qdrant collection {checked_collection(collection)} {self._connection.place}"
         self._analyzer = analyzer or Analyzer()
-        self._identity = Identity(location, self._analyzer.id, embedder_id, dimension, tuple(vectors))
+        self._identity = Identity(location, self._analyzer.id, embedder_id, dimension)
         mapping = FieldMapping.load(fields, "store.qdrant.fields")
         self._collection = QdrantCollection(
             self._connection,
@@ -207,7 +204,8 @@ class QdrantStore(LoadsPackage):
             return ()
         query: Any
         if request.vector is not None:
-            name = self._searched(opened, request)
+            self._identity.check_query_vector(request.vector, opened.manifest or self._identity.manifest())
+            name = opened.vector
             query = unit_rows(request.vector).tolist()
         else:
             if opened.manifest is None:
@@ -339,13 +337,6 @@ class QdrantStore(LoadsPackage):
         """Close connections; further calls are errors. Closing twice is fine."""
         self._closed = True
         await self._connection.aclose()
-
-    def _searched(self, opened: Opened, request: SearchRequest) -> str:
-        """Return which vectors of the collection a dense search is of."""
-        assert request.vector is not None  # noqa: S101 - a dense search has one
-        manifest = opened.manifest or self._identity.manifest()
-        self._identity.check_query_vector(request.vector, manifest, request.vector_name)
-        return opened.vector if request.vector_name is None else named(request.vector_name)
 
     async def _is_ours(self) -> bool:
         try:

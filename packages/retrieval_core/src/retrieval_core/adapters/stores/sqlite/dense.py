@@ -32,14 +32,8 @@ ROWS_OF_A_THREAD = 25_000
 """The fewest rows that are worth a thread: with half of 50,000 each, two take 1.9 ms where one takes 4.0."""
 
 
-def search_vectors(
-    connection: Connection, snapshot: Snapshot, query: Vector, limit: int, name: str | None = None
-) -> list[Match]:
-    """Return the chunks with the highest cosine, best first; equal ones are ordered by chunk id.
-
-    Args:
-        name: The named vector that a snapshot has; ``None`` for the passages' own.
-    """
+def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, limit: int) -> list[Match]:
+    """Return the chunks with the highest cosine, best first; equal ones are ordered by chunk id."""
     query = unit_rows(query)
     rows = np.flatnonzero(snapshot.passing)
     if not len(rows):
@@ -48,7 +42,7 @@ def search_vectors(
         scores = _cosines(cast("Matrix", snapshot.matrix), rows, query)
     else:
         rows = rows[best_rows(_estimates(snapshot.matrix, snapshot.scales, rows, query), limit * RESCORED)]
-        exact = vectors_of(connection, snapshot.numbers[rows].tolist(), name)
+        exact = vectors_of(connection, snapshot.numbers[rows].tolist())
         scores = _products(np.stack([exact[number] for number in snapshot.numbers[rows].tolist()]), query)
     scores = np.clip(scores, -1.0, 1.0)
     found = best_rows(scores, limit)

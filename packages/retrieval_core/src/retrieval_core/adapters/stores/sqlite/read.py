@@ -92,19 +92,15 @@ def numbers_of(connection: Connection, ids: Iterable[str]) -> list[tuple[int]]:
     return [(number,) for (number,) in by_id(connection, "SELECT number FROM chunks", ids)]
 
 
-def vectors_of(connection: Connection, numbers: Iterable[int], name: str | None = None) -> dict[int, Vector]:
+def vectors_of(connection: Connection, numbers: Iterable[int]) -> dict[int, Vector]:
     """Return the vectors of chunks, by their number.
-
-    Args:
-        name: The named vector; ``None`` for the passages' own.
 
     Raises:
         DamagedError: A vector is damaged.
     """
-    table = "vectors WHERE ? IS NULL" if name is None else "named_vectors WHERE name = ?"
     dimension = "(SELECT value FROM manifest WHERE key = 'dimension')"
-    sql = f"SELECT number, vector, {dimension} FROM {table} AND number IN (SELECT value FROM json_each(?))"  # noqa: S608
-    rows = connection.execute(sql, (name, json.dumps(list(numbers))))
+    sql = f"SELECT number, vector, {dimension} FROM vectors WHERE number IN (SELECT value FROM json_each(?))"  # noqa: S608
+    rows = connection.execute(sql, (json.dumps(list(numbers)),))
     return {number: vectors_from(blob, 1, dimension)[0] for number, blob, dimension in rows}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,7 +24,7 @@ APPLICATION_ID = 0x52455452
 FORMAT = 3
 """Version of the tables; it grows when an older version of this library could no longer read them."""
 OLDER_FORMATS = frozenset({1, 2})
-"""Formats that are converted: their words are in a table of FTS5, and the first of them has no named vectors."""
+"""Formats that are converted: their words are in a table of FTS5."""
 OLDEST_SQLITE = (3, 40, 0)
 
 # A chunk that is replaced gets a new number, so that cached arrays are updated by reading higher numbers and the table
@@ -70,12 +69,6 @@ CREATE TABLE writes (generation INTEGER PRIMARY KEY, token TEXT NOT NULL);
 _LATE_VECTORS = """
 CREATE TABLE late_vectors (number INTEGER PRIMARY KEY, generation INTEGER);
 CREATE INDEX late_vectors_by_generation ON late_vectors (generation);
-"""
-
-_NAMED_VECTORS = """
-CREATE TABLE named_vectors (
-    name TEXT NOT NULL, number INTEGER NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (name, number)
-) WITHOUT ROWID;
 """
 
 # What the blobs hold, and how segments come and go, is in postings.py.
@@ -126,8 +119,7 @@ def read_format(connection: Connection, path: Path) -> int:
 
 def create_tables(connection: Connection, manifest: Manifest) -> None:
     """Make an empty index, inside the open transaction."""
-    tables = _TABLES + _TOKENS + _WORDS + _LATE_VECTORS + (_NAMED_VECTORS if manifest.vectors else "")
-    _execute(connection, tables)
+    _execute(connection, _TABLES + _TOKENS + _WORDS + _LATE_VECTORS)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("INSERT INTO state (identity, generation) VALUES (?, 0)", (token_hex(8),))
@@ -136,7 +128,6 @@ def create_tables(connection: Connection, manifest: Manifest) -> None:
         "dimension": manifest.dimension,
         "analyzer": manifest.analyzer,
         "metric": manifest.metric,
-        **({"vectors": json.dumps(manifest.vectors)} if manifest.vectors else {}),
     }
     connection.executemany("INSERT INTO manifest VALUES (?, ?)", entries.items())
 
@@ -153,6 +144,12 @@ def convert_tables(connection: Connection, analyzer: Analyzer) -> None:
     _execute(connection, _WORDS + _LATE_VECTORS + "DROP TABLE words;")
     rebuild_postings(connection, analyzer)
     connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def drop_named_vectors(connection: Connection) -> None:
+    """Drop further vectors of chunks, such as those of titles, which older versions of this library wrote."""
+    if connection.execute("DELETE FROM manifest WHERE key = 'vectors'").rowcount:
+        connection.execute("DROP TABLE IF EXISTS named_vectors")
 
 
 def _execute(connection: Connection, statements: str) -> None:

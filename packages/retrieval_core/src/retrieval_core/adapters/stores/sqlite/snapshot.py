@@ -18,7 +18,7 @@ from retrieval_core.types.filters import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from sqlite3 import Connection, Cursor
+    from sqlite3 import Connection
 
     from numpy.typing import NDArray
 
@@ -47,11 +47,11 @@ class Snapshot:
 
     Attributes:
         numbers: The chunks' numbers, ascending; some of the chunks may be removed.
-        passing: Which rows exist, have the requested vector, and match the filter.
+        passing: Which rows exist, have a vector if these were requested, and match the filter.
         matrix: Vectors of unit length, shape ``(rows, dimension)``, or ``(rows, 0)`` where none were requested.
         scales: Where the matrix is quantized, what its rows are to be multiplied by.
         chunks: How many exist and match the filter.
-        embedded: How many of these have the requested vector.
+        embedded: How many of these have a vector, if these were requested.
     """
 
     numbers: NDArray[np.int64]
@@ -79,25 +79,22 @@ class SnapshotCache:
         self._state: State = "", -1
         self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._alive: Mask = np.zeros(0, dtype=np.bool_)
-        self._vectors: dict[str | None, _Vectors] = {}
+        self._vectors: _Vectors | None = None
         self._columns = Columns()
 
     @property
     def loaded_bytes(self) -> int:
         """Bytes of all arrays, without the values that columns point to; read without a lock."""
         arrays = self._numbers.nbytes + self._alive.nbytes
-        arrays += sum(vectors.loaded_bytes for vectors in tuple(self._vectors.values()))
-        return arrays + self._columns.loaded_bytes
+        vectors = self._vectors
+        return arrays + (0 if vectors is None else vectors.loaded_bytes) + self._columns.loaded_bytes
 
-    def get(
-        self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
-    ) -> Snapshot:
+    def get(self, connection: Connection, condition: Filter | None, dimension: int | None) -> Snapshot:
         """Return the arrays as of the connection's open transaction.
 
         Args:
             condition: The filter, whose fields are read on first use.
             dimension: Given if vectors are needed.
-            name: The named vector; ``None`` for the passages' own.
 
         Raises:
             StaleReadError: Another thread has probably read a later generation already.
@@ -109,7 +106,7 @@ class SnapshotCache:
             numbers, passing, present = self._numbers, self._alive, None
             matrix, scales = np.zeros((len(numbers), 0), dtype=np.float32), None
             if dimension is not None:
-                vectors = self._vectors.setdefault(name, _Vectors(dimension, name, quantized=self._quantized))
+                vectors = self._vectors = self._vectors or _Vectors(dimension, quantized=self._quantized)
                 matrix, scales, present = vectors.filled(connection, numbers)
                 present = present.copy()  # others may come while this search is under way
         if condition is not None:
@@ -155,12 +152,11 @@ class SnapshotCache:
 
     def _read_late(self, connection: Connection) -> None:
         """Read the vectors that came since, later than their chunks; those of what is not read yet come with that."""
-        if not self._vectors:
+        if self._vectors is None:
             return
         came = np.array(came_since(connection, self._state[1]), dtype=np.int64)
         came = came[np.isin(came, self._numbers)]
-        for vectors in self._vectors.values():
-            vectors.add(connection, self._numbers, came)
+        self._vectors.add(connection, self._numbers, came)
 
 
 def _fields(connection: Connection, first: int) -> Iterator[tuple[int, Mapping[str, JSON]]]:
@@ -172,8 +168,7 @@ def _fields(connection: Connection, first: int) -> Iterator[tuple[int, Mapping[s
 class _Vectors:
     """A matrix that grows by rows, while searches go on reading their part of it."""
 
-    def __init__(self, dimension: int, name: str | None, *, quantized: bool) -> None:
-        self._name = name
+    def __init__(self, dimension: int, *, quantized: bool) -> None:
         self._rows: Rows = np.zeros((0, dimension), np.int8 if quantized else np.float32)
         self._scales = np.zeros(0, dtype=np.float32) if quantized else None
         self._present: Mask = np.zeros(0, dtype=np.bool_)
@@ -190,7 +185,8 @@ class _Vectors:
         """Return the matrix with a row for each number, reading missing ones, its scales, and which have a vector."""
         if self._length < len(numbers):
             self._reserve(len(numbers))
-            rows = self._read(connection, int(numbers[self._length - 1]) if self._length else 0)
+            last = int(numbers[self._length - 1]) if self._length else 0
+            rows = connection.execute("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", (last,))
             while batch := rows.fetchmany(BATCH):
                 positions = np.searchsorted(numbers, np.array([number for number, _ in batch], dtype=np.int64))
                 joined = b"".join(blob for _, blob in batch)
@@ -203,7 +199,7 @@ class _Vectors:
         """Read the vectors of rows that were read without; a search under way does not look at these."""
         came = came[np.searchsorted(numbers, came) < self._length]
         for start in range(0, len(came), BATCH):
-            vectors = vectors_of(connection, came[start : start + BATCH].tolist(), self._name)
+            vectors = vectors_of(connection, came[start : start + BATCH].tolist())
             if vectors:
                 positions = np.searchsorted(numbers, np.array(list(vectors), dtype=np.int64))
                 self._put(positions, np.stack(list(vectors.values())))
@@ -215,12 +211,6 @@ class _Vectors:
             vectors = np.rint(vectors / scales[:, np.newaxis])
         self._rows[positions] = vectors
         self._present[positions] = True
-
-    def _read(self, connection: Connection, last: int) -> Cursor:
-        if self._name is None:
-            return connection.execute("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", (last,))
-        sql = "SELECT number, vector FROM named_vectors WHERE name = ? AND number > ? ORDER BY number"
-        return connection.execute(sql, (self._name, last))
 
     def _reserve(self, length: int) -> None:
         if length > len(self._rows):

@@ -45,8 +45,6 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         embedder_id: Name of the embedder. Without it a new index has no vectors, and an index with vectors has only
             keyword search and can't be added to.
         dimension: Components of each vector, given exactly when the embedder is.
-        vectors: Names of the named vectors that chunks may have, at most eight. Each takes as much room as that of the
-            passages, on the disk and, once it was searched, in memory.
         busy_timeout: Seconds that a write waits for another process that writes.
         quantized: Whether vectors in memory, not those in the file, are integers of eight bits, in a quarter of the
             memory. They select four times as many candidates as needed, which are then compared exactly.
@@ -62,7 +60,6 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         embedder_id: str | None = None,
         dimension: int | None = None,
         analyzer: Analyzer | None = None,
-        vectors: Sequence[str] = (),
         busy_timeout: float = BUSY_TIMEOUT,
         quantized: bool = False,
     ) -> None:
@@ -72,7 +69,6 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             embedder_id=embedder_id,
             dimension=dimension,
             analyzer=analyzer,
-            vectors=vectors,
             busy_timeout=busy_timeout,
             adds_vectors=True,
         )
@@ -169,9 +165,8 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         def work(connection: Connection) -> None:
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
-            manifest = self._checked_manifest(connection)
-            has_vectors = manifest.dimension is not None
-            write.repair(connection, self._analyzer, has_vectors=has_vectors, vectors=manifest.vectors)
+            has_vectors = self._checked_manifest(connection).dimension is not None
+            write.repair(connection, self._analyzer, has_vectors=has_vectors)
 
         if await self._exists():
             await self._current().write(work, self._prepare)
@@ -224,9 +219,8 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         def work(connection: Connection) -> None:
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
-            manifest = self._checked_manifest(connection)
-            self._identity.check_change(change, manifest)
-            write.apply_change(connection, change, self._analyzer, manifest.vectors)
+            self._identity.check_change(change, self._checked_manifest(connection))
+            write.apply_change(connection, change, self._analyzer)
 
         await self._current().write(work, self._prepare)
 
@@ -236,8 +230,8 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         def work(connection: Connection) -> int:
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
-            vectors = self._checked_manifest(connection).vectors
-            return write.remove(connection, names, vectors)
+            self._checked_manifest(connection)
+            return write.remove(connection, names)
 
         return await self._current().write(work, self._prepare)
 
@@ -246,10 +240,10 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         if request.vector is not None:
             from retrieval_core.adapters.stores.sqlite.dense import search_vectors  # noqa: PLC0415 - numpy is slow to import
 
-            self._identity.check_query_vector(request.vector, manifest, request.vector_name)
-            snapshot = session.snapshot(view, request.filter, manifest.dimension, request.vector_name)
-            found = search_vectors(view, snapshot, request.vector, request.limit, request.vector_name)
-            if request.vector_name is None and snapshot.embedded < snapshot.chunks:
+            self._identity.check_query_vector(request.vector, manifest)
+            snapshot = session.snapshot(view, request.filter, manifest.dimension)
+            found = search_vectors(view, snapshot, request.vector, request.limit)
+            if snapshot.embedded < snapshot.chunks:
                 candidates = _candidates(view, found, with_vectors=request.with_vectors)
                 if self._count_unembedded(view):
                     raise NotYetEmbeddedError(snapshot.chunks, snapshot.embedded, candidates)
@@ -278,6 +272,7 @@ def _prepared(identity: Identity, analyzer: Analyzer, path: Path, connection: Co
     identity.check_manifest(manifest)
     if version != schema.FORMAT:
         schema.convert_tables(connection, analyzer)
+    schema.drop_named_vectors(connection)
     if manifest.analyzer != analyzer.id:
         from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
@@ -335,15 +330,13 @@ class _Session(Connections):
             )
             raise StoreError(msg) from error
 
-    def snapshot(
-        self, connection: Connection, condition: Filter | None, dimension: int | None, name: str | None = None
-    ) -> Snapshot:
+    def snapshot(self, connection: Connection, condition: Filter | None, dimension: int | None) -> Snapshot:
         """Return the arrays for a search, as of the open transaction."""
         from retrieval_core.adapters.stores.sqlite.snapshot import SnapshotCache  # noqa: PLC0415 - numpy is slow to import
 
         with self._lock:
             cache = self._cache = self._cache or SnapshotCache(quantized=self._quantized)
-        return cache.get(connection, condition, dimension, name)
+        return cache.get(connection, condition, dimension)
 
     def words(self, connection: Connection) -> InvertedIndex:
         """Return the words for a search, as of the open transaction."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from retrieval_core.adapters.stores.sqlite.postings import (
 from retrieval_core.adapters.stores.sqlite.read import numbers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from sqlite3 import Connection
 
     from retrieval_core.ports import Change
@@ -53,21 +52,17 @@ def next_generation(connection: Connection) -> int:
     return generation
 
 
-def apply_change(connection: Connection, change: Change, analyzer: Analyzer, vectors: Sequence[str]) -> None:
-    """Apply a change that was checked before.
-
-    Args:
-        vectors: Names of the index's named vectors.
-    """
+def apply_change(connection: Connection, change: Change, analyzer: Analyzer) -> None:
+    """Apply a change that was checked before."""
     generation = next_generation(connection)
-    _remove_documents(connection, change.removed_documents, generation, vectors)
-    _remove_documents(connection, (document.id for document in change.documents), generation, vectors)
+    _remove_documents(connection, change.removed_documents, generation)
+    _remove_documents(connection, (document.id for document in change.documents), generation)
     documents = map(DOCUMENTS.to_row, change.documents)
     connection.executemany(_INSERT_DOCUMENT, ((*row, DOCUMENT_SEAL.of(row)) for row in documents))
     damage.count(connection, documents=len(change.documents))
     sections = map(SECTIONS.to_row, change.sections)
     connection.executemany(_REPLACE_SECTION, ((*row, SECTION_SEAL.of(row)) for row in sections))
-    _insert_chunks(connection, change, analyzer, generation, vectors)
+    _insert_chunks(connection, change, analyzer, generation)
     merge_segments(connection)
     with damage.counting_sources(connection):
         connection.executemany("DELETE FROM sources WHERE source = ?", ((name,) for name in change.removed_sources))
@@ -89,24 +84,22 @@ def add_vectors(connection: Connection, change: Change) -> int:
             blob = vector.tobytes()
             connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, blob))
             connection.execute("UPDATE seals SET vector = ? WHERE number = ?", (checksum(blob, number), number))
-    _insert_named_vectors(connection, change, waiting)
     late.note(connection, waiting.values(), generation, generation - KEPT_GENERATIONS)
     return len(waiting)
 
 
-def repair(connection: Connection, analyzer: Analyzer, *, has_vectors: bool, vectors: Sequence[str]) -> None:
+def repair(connection: Connection, analyzer: Analyzer, *, has_vectors: bool) -> None:
     """Build damaged postings again, remove strays, and have damaged vectors wait for being embedded.
 
     Args:
         connection: In the caller's transaction.
         analyzer: Of the index.
         has_vectors: Whether the index has vectors.
-        vectors: Names of the index's named vectors.
     """
     generation = next_generation(connection)
 
     def remove(numbers: Sequence[tuple[int]]) -> None:
-        _remove_chunks(connection, numbers, generation, vectors)
+        _remove_chunks(connection, numbers, generation)
 
     damage.repair(connection, analyzer, has_vectors=has_vectors, remove=remove)
     merge_segments(connection)
@@ -128,7 +121,7 @@ def optimize(connection: Connection) -> None:
         merge_small_segments(connection)
 
 
-def remove(connection: Connection, document_ids: Sequence[str], vectors: Sequence[str]) -> int:
+def remove(connection: Connection, document_ids: Sequence[str]) -> int:
     """Remove documents and the states of their sources, and return how many chunks were removed.
 
     Indexing the sources again then brings the documents back.
@@ -136,18 +129,16 @@ def remove(connection: Connection, document_ids: Sequence[str], vectors: Sequenc
     forget = "DELETE FROM sources WHERE source IN (SELECT source FROM documents WHERE id = ?)"
     with damage.counting_sources(connection):
         connection.executemany(forget, ((name,) for name in document_ids))
-    count = _remove_documents(connection, document_ids, next_generation(connection), vectors)
+    count = _remove_documents(connection, document_ids, next_generation(connection))
     merge_segments(connection)
     return count
 
 
-def _remove_documents(
-    connection: Connection, document_ids: Iterable[str], generation: int, vectors: Sequence[str]
-) -> int:
+def _remove_documents(connection: Connection, document_ids: Iterable[str], generation: int) -> int:
     count = 0
     for name in document_ids:
         numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
-        _remove_chunks(connection, numbers, generation, vectors)
+        _remove_chunks(connection, numbers, generation)
         connection.execute("DELETE FROM sections WHERE document_id = ?", (name,))
         gone = connection.execute("DELETE FROM documents WHERE id = ?", (name,)).rowcount
         damage.count(connection, documents=-gone)
@@ -155,9 +146,7 @@ def _remove_documents(
     return count
 
 
-def _remove_chunks(
-    connection: Connection, numbers: Sequence[tuple[int]], generation: int, vectors: Sequence[str]
-) -> None:
+def _remove_chunks(connection: Connection, numbers: Sequence[tuple[int]], generation: int) -> None:
     if not numbers:
         return
     connection.executemany("DELETE FROM chunks WHERE number = ?", numbers)
@@ -166,17 +155,12 @@ def _remove_chunks(
     connection.executemany("DELETE FROM vectors WHERE number = ?", numbers)
     connection.executemany("DELETE FROM late_vectors WHERE number = ?", numbers)
     connection.executemany("INSERT OR IGNORE INTO stale_words VALUES (?)", numbers)
-    if vectors:
-        named = ((name, number) for name, (number,) in product(vectors, numbers))
-        connection.executemany("DELETE FROM named_vectors WHERE name = ? AND number = ?", named)
     connection.executemany("INSERT INTO removed VALUES (?, ?)", ((generation, number) for (number,) in numbers))
 
 
-def _insert_chunks(
-    connection: Connection, change: Change, analyzer: Analyzer, generation: int, names: Sequence[str]
-) -> None:
+def _insert_chunks(connection: Connection, change: Change, analyzer: Analyzer, generation: int) -> None:
     former = numbers_of(connection, (chunk.id for chunk in change.chunks))
-    _remove_chunks(connection, former, generation, names)
+    _remove_chunks(connection, former, generation)
     last = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'").fetchone()[0]
     numbers = range(last + 1, last + 1 + len(change.chunks))
     terms = (analyzer.terms(chunk.indexed_text) for chunk in change.chunks)
@@ -198,14 +182,3 @@ def _insert_chunks(
     connection.executemany("INSERT INTO seals VALUES (?, ?, ?)", seals)
     damage.count(connection, chunks=len(rows))
     late.begin(connection, (number_of[name] for name in change.unembedded))
-    _insert_named_vectors(connection, change, number_of)
-
-
-def _insert_named_vectors(connection: Connection, change: Change, number_of: Mapping[str, int]) -> None:
-    for name, by_chunk in change.named_vectors.items():
-        named = (
-            (name, number_of[chunk_id], unit_rows(vector).tobytes())
-            for chunk_id, vector in by_chunk.items()
-            if chunk_id in number_of
-        )
-        connection.executemany("REPLACE INTO named_vectors (name, number, vector) VALUES (?, ?, ?)", named)
