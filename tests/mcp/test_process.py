@@ -218,22 +218,6 @@ def test_a_mark_of_the_byte_order_is_passed_over(config: RetrievalConfig, modern
     assert (answer["id"], "result" in answer) == (1, True)
 
 
-def test_importing_it_is_cheap() -> None:
-    """Neither the protocol's library nor anything that searches is loaded before it is needed."""
-    shallow = loaded_by("import retrieval_core_mcp", "mcp", "numpy", "pydantic")
-    deep = loaded_by(
-        "import retrieval_core_mcp.server, retrieval_core_mcp.library, retrieval_core_mcp.stdio",
-        "numpy", "onnxruntime", "sqlite3", "retrieval_core.adapters.stores.sqlite", "retrieval_core.pipeline",
-    )  # fmt: skip
-    assert (shallow, deep) == ("[]", "[]")
-
-
-def loaded_by(statement: str, *modules: str) -> str:
-    program = f"{statement}; import sys; print([name for name in {modules} if name in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return run.stdout.strip()
-
-
 class Broken(io.RawIOBase):
     """An output whose reader is gone."""
 

@@ -55,3 +55,19 @@ except SystemExit:
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert ended.stdout.endswith("\nabsent\n")
+
+
+def test_importing_it_is_cheap() -> None:
+    """Neither the protocol's library nor anything that searches is loaded before it is needed."""
+    shallow = loaded_by("import retrieval_core_mcp", "mcp", "numpy", "pydantic")
+    deep = loaded_by(
+        "import retrieval_core_mcp.server, retrieval_core_mcp.library, retrieval_core_mcp.stdio",
+        "numpy", "onnxruntime", "sqlite3", "retrieval_core.adapters.stores.sqlite", "retrieval_core.pipeline",
+    )  # fmt: skip
+    assert (shallow, deep) == ("[]", "[]")
+
+
+def loaded_by(statement: str, *modules: str) -> str:
+    program = f"{statement}; import sys; print([name for name in {modules} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return run.stdout.strip()
