@@ -50,7 +50,7 @@ def info_command(*, given: Given) -> None:
         "dimension": manifest.dimension if manifest else None,
         "metric": manifest.metric if manifest else None,
         "analyzer": manifest.analyzer if manifest else None,
-        "unused vectors": list(manifest.vectors) if manifest else [],
+        "unused_vectors": list(manifest.vectors) if manifest else [],
         "sides": sorted(info.sides),
         "bytes": size_of(Path(info.location)),
     }
@@ -77,7 +77,7 @@ def _info_for_people(facts: Mapping[str, Any], fields: Mapping[str, FieldInfo] |
         "dimension": facts["dimension"],
         "metric": facts["metric"],
         "analyzer": facts["analyzer"],
-        "unused vectors": ", ".join(facts["unused vectors"]),
+        "unused vectors": ", ".join(facts["unused_vectors"]),
         "generation": facts["generation"],
         "settings": "\n".join(f"from {source}: {', '.join(keys)}" for source, keys in facts["settings"].items()),
         "fields": None if fields is None else _in_lines(fields),

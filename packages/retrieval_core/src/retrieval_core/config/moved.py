@@ -17,7 +17,8 @@ GONE: Mapping[str, str] = MappingProxyType(
         "cache.semantic.max_size": "the semantic cache keeps the 1,000 queries used last; leave it out",
         "graph.extract": "triples are not extracted any more; set graph.file to a file of triples, such as "
         "INDEX.graph.jsonl, the extracted one next to the index",
-        "vectors": "a chunk has one vector, of title, headings and text; choose another one with store.qdrant.vector",
+        "vectors": "a chunk has one vector, of title, headings and text; remove it, or choose the vector of a "
+        "collection of another program with store.qdrant.vector",
         "graph.prompt": "triples are not extracted any more; set graph.file to your own file of triples",
         "analysis.character_ngrams": "parts of words are not indexed any more; set analysis.language for stemming, or "
         "analysis.word_ngrams",

@@ -110,7 +110,7 @@ def _nearest(view: View, query: Vector, wanted: int, where: str | None) -> list[
         return _found(table, cosines.tolist())
 
     # What few passages a filter leaves may lie outside the parts that the index looks into.
-    exactly = VECTOR not in view.indexed or where is not None
+    exactly = not view.is_indexed or where is not None
     found = ask(exactly=exactly)
     return found if exactly or len(found) >= wanted else ask(exactly=True)
 

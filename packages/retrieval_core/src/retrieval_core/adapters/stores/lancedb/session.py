@@ -193,9 +193,11 @@ class LanceDBSession:
                 indexes = {index.name: index.columns for index in table.list_indices()}
                 if schema.WORDS_INDEX not in indexes:  # whoever made the table did not get to its end
                     raise self._not_found()
-                indexed = frozenset(columns[0] for columns in indexes.values() if columns[0] == schema.VECTOR)
+                is_indexed = any(columns[0] == schema.VECTOR for columns in indexes.values())
                 history = object() if self._view is None else self._view.history
-                self._view = View(table, Commit(self._folder, version), manifest, indexed, history)
+                self._view = View(
+                    table, Commit(self._folder, version), manifest, is_indexed=is_indexed, history=history
+                )
             return self._view
 
     def _connection(self) -> Any:

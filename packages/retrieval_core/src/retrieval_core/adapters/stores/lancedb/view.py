@@ -68,19 +68,17 @@ class View:
 
     Attributes:
         commit: The one that made the version.
-        indexed: Columns of vectors that have an index.
+        is_indexed: Whether the vectors have an index.
         history: An object shared by all views of this process that came from one another by writes; a new one after
             another table, or an older copy, has taken the place.
         lost: How many chunks lack a part, by its column; filled by searches.
     """
 
-    def __init__(
-        self, table: Any, commit: Commit, manifest: Manifest, indexed: frozenset[str], history: object
-    ) -> None:
+    def __init__(self, table: Any, commit: Commit, manifest: Manifest, *, is_indexed: bool, history: object) -> None:
         self.table = table
         self.commit = commit
         self.manifest = manifest
-        self.indexed = indexed
+        self.is_indexed = is_indexed
         self.history = history
         self.lost: dict[str, int] = {}
 
