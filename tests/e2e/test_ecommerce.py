@@ -9,6 +9,7 @@ import asyncio
 import csv
 import gc
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -101,12 +102,13 @@ class LocalVectors(OpenAIService):
     def __init__(self, embedder: LocalEmbedder) -> None:
         super().__init__()
         self.local = embedder
+        self.thread = ThreadPoolExecutor(1)
         self.questions = {*QUESTIONS}
 
     def _vector(self, embedder: object, text: str, asked: dict[str, Any]) -> list[float]:
         del embedder  # a fake one
         assert asked["dimensions"] == self.local.dimension
-        return [float(number) for number in asyncio.run(self.vector_of(text))]
+        return [float(number) for number in self.thread.submit(asyncio.run, self.vector_of(text)).result()]
 
     async def vector_of(self, text: str) -> Vector:
         if text in self.questions:
@@ -147,6 +149,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
                 report = index.ingest(folder / "products.csv")
                 assert (report.added, report.failed) == (ROWS, ())
         yield shop
+    service.thread.shutdown()
     embedder.close()
 
 
