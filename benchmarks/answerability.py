@@ -107,7 +107,7 @@ async def ask(
 ) -> list[Asked]:
     """Ask an index all questions, made first of a folder."""
     with TemporaryDirectory(prefix="benchmark-answerability-") as temporary:
-        config = load_config(overrides={"cache.enabled": False})
+        config = load_config(overrides={"cache.kind": "none"})
         path = Path(temporary, "index.db") if is_folder(place) else place
         async with open_index(path, config=config) as index:
             if is_folder(place):

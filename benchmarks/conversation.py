@@ -26,10 +26,10 @@ import numpy as np
 from significance import p_value, shown
 
 from retrieval_core import RetrievalPipeline, load_config, open_index
+from retrieval_core.adapters.registry import build_embedder, build_store
 from retrieval_core.adapters.transformers.heuristic import SHORT, HeuristicCondenser, words_in
 from retrieval_core.evaluate import load_collection
 from retrieval_core.evaluate.metrics import measure, rank_documents
-from retrieval_core.index.builders.backends import build_embedder, build_store
 from retrieval_core.ports import Message, QueryContext, Transformed, Variant
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def load_turns(folder: Path, collection: Collection) -> tuple[Turn, ...]:
 
 async def ask(collection: Collection, turns: tuple[Turn, ...], index: Path) -> Asked:
     """Ask each turn in each way."""
-    config = load_config(overrides={"cache.enabled": False, "search.top_k": PASSAGES})
+    config = load_config(overrides={"cache.kind": "none", "search.top_k": PASSAGES})
     embedder = build_embedder(config.embedder)
     store = build_store(config.store, index, embedder)
     heuristic = HeuristicCondenser(words=ANY_LENGTH)

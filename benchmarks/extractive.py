@@ -28,9 +28,9 @@ import numpy as np
 from significance import p_value, shown
 
 from retrieval_core import load_config, open_index
+from retrieval_core.adapters.registry import build_embedder
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.evaluate import load_collection
-from retrieval_core.index.builders.backends import build_embedder
 from retrieval_core.pipeline.answer.candidates import MOST
 from retrieval_core.pipeline.answer.extract import extract
 from retrieval_core.ports import RerankScores
@@ -120,7 +120,7 @@ def rouge_l(answer: list[str], reference: list[str]) -> float:
 
 async def measure(collection: Collection, references: dict[str, str], index: Path, most: int) -> dict[str, Figures]:
     """Answer every query in every way."""
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     analyzer, pool = Analyzer(), ThreadPool("benchmark", threads=2)
     cross_encoder, embedder = LocalCrossEncoder(), build_embedder(config.embedder)
     if embedder is None:

@@ -47,7 +47,7 @@ def first_search(folder: Path, index_file: Path, *, words_first: bool) -> None:
 
 def quality(collection: Collection, index_file: Path) -> None:
     """Print nDCG@10 with vectors for some of the passages."""
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     with open_index(index_file, config=config) as whole:
         whole.add_documents(collection.documents())
         ids = _ids(whole, collection)

@@ -127,7 +127,7 @@ def ask() -> None:
     scenario, place, folder = sys.argv[1:]
     collection = opened(Path(folder))
     cached = scenario == "cached"
-    system = System(collection, Path(place), {"system": "retrieval-core", "cache.enabled": str(cached).lower()})
+    system = System(collection, Path(place), {"system": "retrieval-core", "cache.kind": "memory" if cached else "none"})
     system.load()
     system.open()
 

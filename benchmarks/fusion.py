@@ -27,9 +27,9 @@ import numpy as np
 from significance import p_value, shown
 
 from retrieval_core import load_config, open_index
+from retrieval_core.adapters.registry import build_embedder, build_store
 from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.evaluate import ScoredDocument, load_collection, measure
-from retrieval_core.index.builders.backends import build_embedder, build_store
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
@@ -108,7 +108,7 @@ class Opened:
 async def opened(folder: Path, indexes: Path | None, queries: int | None) -> AsyncGenerator[Opened]:
     """Open a collection's index, and make it first where there is none."""
     whole = load_collection(folder)
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     with TemporaryDirectory(prefix="benchmark-fusion-") as temporary:
         ready = None if indexes is None else indexes / f"{folder.name}.db"
         if ready is None or not ready.is_file():

@@ -202,7 +202,7 @@ def print_added(added: Mapping[str, Figures]) -> bool:
 def compared(folder: Path, queries: int | None) -> bool:
     """Measure one collection, print, and return whether the plug-in adds little enough."""
     collection = load_collection(folder)
-    config = load_config(overrides={"cache.enabled": False, "deadline_seconds": PATIENCE})
+    config = load_config(overrides={"cache.kind": "none", "deadline_seconds": PATIENCE})
     asked = collection if queries is None else collection.first(queries)
     texts = {query_id: normalize(query, config.query).text for query_id, query in asked.queries.items()}
     embedder = RememberingEmbedder()
@@ -235,12 +235,14 @@ def compared(folder: Path, queries: int | None) -> bool:
         systems: dict[str, BaseRetriever] = {
             **theirs(vector_index),
             SAME_NODES: RetrievalCoreRetriever(over_nodes, top_k=TOP_K),
-            "ours: from_index_file": from_file("passages.db", cache__enabled=False),
-            f"ours: from_index_file, own chunking ({own:,})": from_file("own.db", cache__enabled=False),
+            "ours: from_index_file": from_file("passages.db", cache__kind="none"),
+            f"ours: from_index_file, own chunking ({own:,})": from_file("own.db", cache__kind="none"),
         }
         print_table(f"{folder.name}, {len(chunks):,} passages", measured(systems, questions, asked))
         added = {
-            cache: asked_beneath(from_file("passages.db", cache__enabled=cache == "on"), list(questions.values()))
+            cache: asked_beneath(
+                from_file("passages.db", cache__kind="memory" if cache == "on" else "none"), list(questions.values())
+            )
             for cache in ("off", "on")
         }
         return print_added(added)

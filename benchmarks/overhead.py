@@ -67,7 +67,7 @@ class Store:
 
 def ours(*, cached: bool) -> Ask:
     """Return this library's pipeline, with its default guards."""
-    config = load_config(overrides={"search.mode": "dense", "cache.enabled": cached})
+    config = load_config(overrides={"search.mode": "dense", "cache.kind": "memory" if cached else "none"})
     cache = MemoryCache(1000, 300) if cached else None
     pipeline: Any = RetrievalPipeline(Store(), Embedder(), config=config, cache=cache)  # type: ignore[arg-type]
     return pipeline.aretrieve

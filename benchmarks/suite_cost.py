@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("index", type=Path)
     parser.add_argument("suite", type=Path)
     options = parser.parse_args()
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     cases = cases_of(options.suite)
     totals = {"loop": [0.0, 0.0], "suite": [0.0, 0.0]}
     passed = 0

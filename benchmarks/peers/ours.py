@@ -94,7 +94,7 @@ class System:
 
     def _opened(self) -> tuple[Index, KnownVectors]:
         overrides: dict[str, Any] = {
-            "cache.enabled": False,
+            "cache.kind": "none",
             "search.candidates": self._collection.candidates,
             "store.kind": self._store,
             **self._settings,

@@ -47,7 +47,7 @@ class System:
         assert isinstance(collection, Written)
         self._collection = collection
         self._place = place
-        self._settings: dict[str, Any] = {"cache.enabled": False, "deadline_seconds": PATIENCE}
+        self._settings: dict[str, Any] = {"cache.kind": "none", "deadline_seconds": PATIENCE}
         self._settings["reranker.kind"] = "local" if settings["system"] == "retrieval-core-reranked" else "none"
         self._settings |= {name: value for name, value in settings.items() if name not in {"system", "vectors"}}
         self._vectors = Path(settings["vectors"])

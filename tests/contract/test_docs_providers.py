@@ -41,12 +41,12 @@ def test_every_example_loads_and_builds(example: str, tmp_path: Path) -> None:
     """Each example has known settings alone, and nothing that it asks for is missing but what is at the service."""
     config = loaded(example, tmp_path)
     assert config != load_config(environment=KEYS)
-    if config.embedder.model_folder is not None:  # which is read when the embedder is made
-        folder = tmp_path / config.embedder.model_folder
+    if config.embedder.local.model_folder is not None:  # which is read when the embedder is made
+        folder = tmp_path / config.embedder.local.model_folder
         for name in (config.embedder.local.file or "model.onnx", "tokenizer.json"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).touch()
-        config = loaded(f"{example}\n".replace(str(config.embedder.model_folder), str(folder)), tmp_path)
+        config = loaded(f"{example}\n".replace(str(config.embedder.local.model_folder), str(folder)), tmp_path)
     embedder = build_embedder(config.embedder)
     build_store(config.store, tmp_path / "index.db", embedder)
     llm = build_llm(config.llm)

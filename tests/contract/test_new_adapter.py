@@ -1,4 +1,4 @@
-"""What a new kind takes: three places within the library, one outside; the rest follows from its declaration."""
+"""What a new kind takes: a file and a line within the library, a class outside; the rest follows from its settings."""
 
 from __future__ import annotations
 
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline import RetrievalPipeline
 
 ADAPTER = """
+from typing import ClassVar
+
+from pydantic import AliasChoices, Field, SecretStr
+
 from retrieval_core.adapters.caches.memory import MemoryCache
-from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config import AdapterSettings
 from retrieval_core.ports import RerankScores
 
 KEPT = MemoryCache()
@@ -35,7 +39,14 @@ KEPT = MemoryCache()
 def kept():
     return KEPT
 
+class InitialsSettings(AdapterSettings):
+    required: ClassVar[dict[str, str]] = {"api_key": "canary"}
+
+    model: str = "first"
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("api_key", "INITIALS_API_KEY"))
+
 class Initials:
+    Settings = InitialsSettings
     batch_size = 10
 
     def __init__(self, model, api_key=None):
@@ -44,22 +55,13 @@ class Initials:
     async def score(self, query, passages):
         return RerankScores(tuple(float(passage[:1] == query[:1]) for passage in passages))
 """
-WITHIN = "ADAPTER = Adapter(lambda reranker, _: Initials(**dict(reranker.initials)))\n"
-SECTION = '''class InitialsConfig(Settings):
-    """Comparing initials."""
-
-    model: str = "first"
-    api_key: Annotated[SecretStr | None, Use(environment="INITIALS_API_KEY", is_needed=True)] = None
-
-
-class RerankerConfig('''
-FIELD = '    initials: Annotated[InitialsConfig, Use("initials")] = InitialsConfig()\n    local: LocalReranker'
 USE_OF_IT = """
 import json, os, sys
 from click.testing import CliRunner
 from retrieval_core import load_config
 from retrieval_core.adapters.stores.memory import MemoryStore
 from support.command_line import main
+from retrieval_core.compat.flags import load_flags
 from retrieval_core.config import missing_settings
 from retrieval_core.errors import ConfigurationError
 from support.building import build_pipeline
@@ -78,7 +80,7 @@ store = MemoryStore(embedder_id=FakeEmbedder().id, dimension=FakeEmbedder().dime
 filled(store)
 found = []
 for model in ("first", "second", "first"):
-    kept = {"cache.kind": "retrieval_core.adapters.rerankers.initials:kept", "reranker.initials.model": model}
+    kept = {"cache.kind": "MODULE:kept", "reranker.initials.model": model}
     pipeline = build_pipeline(load_config(overrides={**chosen, **kept}), store, FakeEmbedder())
     result = pipeline.retrieve("an earlier revision")
     found.append([result.from_cache, all(hit.scores.rerank is not None for hit in result.hits)])
@@ -88,9 +90,9 @@ print(json.dumps({
     "from_the_environment": config.reranker.initials.api_key.get_secret_value(),
     "dump": config.model_dump_json(),
     "missing": missing_settings(load_config(overrides=chosen)),
-    "not_chosen": refused(reranker__initials__model="second"),
+    "not_chosen": load_config(overrides={"reranker.initials.model": "second"}).reranker.kinds,
     "unknown": refused(reranker__kind="initials", reranker__initials__modell="second"),
-    "by_the_other_name": load_config(overrides={**chosen, "reranker_model": "third"}).reranker.initials.model,
+    "by_the_other_name": load_flags(overrides={**chosen, "reranker_model": "third"}).reranker.initials.model,
     "found": found,
     "doctor": doctor,
 }))
@@ -98,28 +100,44 @@ print(json.dumps({
 
 
 def test_a_reranker_within_the_library(tmp_path: Path) -> None:
-    """A file of its own, its section of the settings and a name in the table: nothing else is to be written."""
+    """A file of its own and a line in the table of kinds: nothing else is to be written."""
     package = tmp_path / "retrieval_core"
     copytree(Path(retrieval_core.__file__).parent, package, ignore=ignore_patterns("__pycache__"))
-    (package / "adapters/rerankers/initials.py").write_text(ADAPTER + WITHIN, encoding="utf-8")
-    replaced(package / "config/adapters.py", "class RerankerConfig(", SECTION)
-    replaced(package / "config/adapters.py", "    local: LocalReranker", FIELD)
-    replaced(
-        package / "adapters/registry.py",
-        '        cohere="rerankers',
-        '        initials="rerankers.initials",\n        cohere="rerankers',
-    )
+    (package / "adapters/rerankers/initials.py").write_text(ADAPTER, encoding="utf-8")
+    kinds = package / "config/kinds.py"
+    replaced(kinds, 'cohere="cohere:CohereReranker",', 'cohere="cohere:CohereReranker", initials="initials:Initials",')
+    replaced(kinds, '"reranker.kind", "rerankers", "rerankers.", "cohere",',
+             '"reranker.kind", "rerankers", "rerankers.", "cohere initials",')  # fmt: skip
+    assert_is_used(tmp_path)
+
+
+def test_a_reranker_of_another_package(tmp_path: Path) -> None:
+    """It is registered as an entry point, and is used as the built-in ones are."""
+    (tmp_path / "of_a_package.py").write_text(ADAPTER, encoding="utf-8")
+    metadata = tmp_path / "of_a_package-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: of-a-package\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[retrieval_core.rerankers]\ninitials = of_a_package:Initials\n")
+    assert_is_used(tmp_path, "of_a_package")
+
+
+def assert_is_used(tmp_path: Path, module: str = "retrieval_core.adapters.rerankers.initials") -> None:
     tests = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(tests)))}
     done = subprocess.run(
-        [sys.executable, "-c", USE_OF_IT], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        [sys.executable, "-c", USE_OF_IT.replace("MODULE", module)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["from_the_environment"] == "canary-7d1f0a"
     assert "canary" not in told["dump"] + told["doctor"]
     assert told["missing"] == {"INITIALS_API_KEY": "reranker.initials.api_key"}
-    assert "reranker.initials.model: has no effect unless reranker.kind is initials" in told["not_chosen"]
+    assert told["not_chosen"] == []
     assert "reranker.initials.modell: unknown setting; did you mean model?" in told["unknown"]
     assert told["by_the_other_name"] == "third"
     assert told["found"] == [[False, True], [False, True], [True, True]]
@@ -134,19 +152,25 @@ def replaced(file: Path, old: str, new: str) -> None:
 
 
 OUTSIDE = """
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 class Options(BaseModel, extra="forbid"):
     model: str = "first"
     api_key: SecretStr | None = None
 
-ADAPTER = Adapter(lambda options, _: Initials(options.model, options.api_key), settings=Options)
+class Declared(Initials):
+    Settings = Options
 
-async def asked(reranker):
-    return f"{reranker.id} was asked"
+class Probed(Declared):
+    async def probe(self):
+        return f"{self.id} was asked"
 
-PROBED = Adapter(lambda options, _: Initials(options.model), settings=Options, probe=asked)
-ASKING = Adapter(lambda options, parts: Initials(parts.model.id), asks_llm=True)
+class Asking(Declared):
+    needs_llm = True
+
+    @classmethod
+    def from_settings(cls, settings, parts):
+        return cls(parts.model.id)
 """
 
 
@@ -163,7 +187,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def opened(kind: str, store: MemoryStore | None = None, **options: Any) -> RetrievalPipeline:
     """Return a pipeline with a reranker; results are kept in the module's own cache."""
     cache = f"{kind.partition(':')[0]}:kept"
-    overrides = {"reranker.kind": kind, "reranker.options": options, "cache.kind": cache}
+    overrides = {"reranker.kind": kind, "reranker.custom": options, "cache.kind": cache}
     return build_pipeline(load_config(overrides=overrides), store or MemoryStore(), FakeEmbedder())
 
 
@@ -173,7 +197,7 @@ def test_a_reranker_of_somebody_else(outside: str) -> None:
     filled(store)
     found: list[tuple[bool, bool]] = []
     for options in ({}, {"model": "second"}, {}):
-        result = opened(f"{outside}:ADAPTER", store, **options).retrieve("an earlier revision")
+        result = opened(f"{outside}:Declared", store, **options).retrieve("an earlier revision")
         found.append((result.from_cache, all(hit.scores.rerank is not None for hit in result.hits)))
     assert found == [(False, True), (False, True), (True, True)]
 
@@ -181,14 +205,14 @@ def test_a_reranker_of_somebody_else(outside: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"modell": "canary-7d1f0a"}, "reranker.options.modell: unknown setting; did you mean model?"),
-        ({"model": ["canary-7d1f0a"]}, "reranker.options.model: Input should be a valid string"),
+        ({"modell": "canary-7d1f0a"}, "reranker.custom.modell: unknown setting; did you mean model?"),
+        ({"model": ["canary-7d1f0a"]}, "reranker.custom.model: Input should be a valid string"),
     ],
 )
 def test_options_that_are_wrong(outside: str, options: dict[str, Any], said: str) -> None:
     """They are refused by name, and nothing of them is shown."""
     with pytest.raises(ConfigurationError, match=said.replace("?", r"\?")) as caught:
-        opened(f"{outside}:ADAPTER", **options)
+        opened(f"{outside}:Declared", **options)
     assert caught.value.problems == (said,)
     assert "canary" not in str(caught.value)
 
@@ -196,9 +220,9 @@ def test_options_that_are_wrong(outside: str, options: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("name", "verdict", "said"),
     [
-        ("ADAPTER", "ok", "initials/first scores chunks"),
-        ("PROBED", "ok", "initials/first was asked"),
-        ("ASKING", "missing", "disabled: it needs a language model. Set llm.kind."),
+        ("Declared", "ok", "initials/first scores chunks"),
+        ("Probed", "ok", "initials/first was asked"),
+        ("Asking", "missing", "disabled: it needs a language model. Set llm.kind."),
         ("Nothing", "wrong", "cannot be imported"),
     ],
 )

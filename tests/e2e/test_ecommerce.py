@@ -126,7 +126,7 @@ class Shop:
         self.host = pinecone_url
 
     def open(self, preset: str, **overrides: Any) -> Index:
-        given: dict[str, Any] = {"index": str(self.folder / ".retrieval/index.db"), "cache.enabled": False}
+        given: dict[str, Any] = {"index": str(self.folder / ".retrieval/index.db"), "cache.kind": "none"}
         given |= {"llm.openai": self.service, "retry.max_retries": 0}
         if preset == "ecommerce":
             given["llm.kind"] = "none"
@@ -390,7 +390,7 @@ def test_from_the_command_line(shop: Shop, preset: str, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("preset", ["ecommerce", "ecommerce-cloud"])
 def test_a_question_asked_again_comes_from_the_cache(shop: Shop, preset: str) -> None:
     """From the cache with SQLite; not with Pinecone, which does not report changes. Another filter searches anew."""
-    overrides = {"llm.kind": "none", "cache.enabled": True}
+    overrides = {"llm.kind": "none", "cache.kind": "memory"}
     with shop.open(preset, **overrides) as index:
         first, second = (index.retrieve(QUESTIONS[0], MetadataFilter(min_rating=3)) for _ in range(2))
         other = index.retrieve(QUESTIONS[0], MetadataFilter(min_rating=2))

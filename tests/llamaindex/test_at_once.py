@@ -108,7 +108,7 @@ def test_a_retriever_over_an_index_file(tmp_path: Path, cache: str) -> None:
     path, embedder = tmp_path / "i.db", FakeEmbedder()
     with open_index(path, embedder=embedder) as index:
         index.add(CHUNKS)
-    settings: dict[str, Any] = {} if cache == "memory" else {"cache__enabled": False}
+    settings: dict[str, Any] = {} if cache == "memory" else {"cache__kind": "none"}
     with RetrievalCoreRetriever.from_index_file(path, embedder=embedder, top_k=4, **settings) as retriever:
         of_retriever(retriever)
 

@@ -84,7 +84,7 @@ def on_service(url: str) -> SuiteResult:
 
 def test_a_service_is_judged_as_its_index_is(url: str, folder: Path) -> None:
     """In the order of the index, with the same ranks, measures and ends of every case."""
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     with open_index(folder / "zoo.db", config=config, embedder=FakeEmbedder()) as index:
         local = asyncio.run(run_suite(IndexTarget(index), SUITE))
     served = on_service(url)

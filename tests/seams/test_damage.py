@@ -35,7 +35,7 @@ MOON = "docs/moon.md#1"
 
 def opened(folder: Path) -> Index:
     """Open the index of a folder."""
-    config = load_config(overrides={"chunking.min_tokens": 0, "cache.enabled": False})
+    config = load_config(overrides={"chunking.min_tokens": 0, "cache.kind": "none"})
     return open_index(folder / "index.db", config=config, embedder=FakeEmbedder(32))
 
 
@@ -328,7 +328,7 @@ def test_an_old_file_gets_checksums_with_its_next_write(old: Path) -> None:
         assert (report.verdict, report.unsealed) == ("unverifiable", report.chunks)
         (old / "docs/new.md").write_text("# New\n\nA new page.\n")
     embedder = FakeEmbedder(32)
-    config = load_config(overrides={"chunking.min_tokens": 0, "cache.enabled": False})
+    config = load_config(overrides={"chunking.min_tokens": 0, "cache.kind": "none"})
     with open_index(old / "index.db", config=config, embedder=embedder) as index:
         index.ingest(old / "docs")
         assert [len(batch) for batch in embedder.batches] == [1]
@@ -364,7 +364,7 @@ from retrieval_core import load_config, open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 
 def look():
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     with open_index("index.db", config=config, embedder=FakeEmbedder(32)) as index:
         report = index.check_integrity()
         hits = index.retrieve("moon distance").hits

@@ -34,7 +34,7 @@ class Place:
 
     def __init__(self, folder: Path, **overrides: Any) -> None:
         self.folder = folder
-        self.overrides = {"chunking.min_tokens": 0, "cache.enabled": False, **overrides}
+        self.overrides = {"chunking.min_tokens": 0, "cache.kind": "none", **overrides}
         (folder / "docs").mkdir()
         for name, text in TEXTS.items():
             (folder / "docs" / name).write_text(text, encoding="utf-8")

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 URL = "https://example.com/ros2-intro"
 QUERY = "robot operating system"
 SETTINGS: dict[str, Any] = {
-    "cache.enabled": False,
+    "cache.kind": "none",
     "embedder.kind": "retrieval_core.testing.fakes:FakeEmbedder",
-    "embedder.options.dimension": 64,
+    "embedder.custom.dimension": 64,
 }
 CHUNKS = [
     Chunk("ros#0", "ros", "ROS 2 is a robot operating system.", 0, 2, source=URL, metadata={"brand": "open"}),
@@ -39,7 +39,7 @@ CHUNKS = [
 @pytest.fixture(params=["memory", "sqlite"])
 def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
     """Yield an index of this library."""
-    config = load_config(overrides={"cache.enabled": False, "store.kind": request.param})
+    config = load_config(overrides={"cache.kind": "none", "store.kind": request.param})
     with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder(64)) as opened:
         opened.add(CHUNKS)
         yield opened
@@ -76,7 +76,7 @@ def test_the_names_of_the_file_filter(index: Index, filters: dict[str, Any], exp
 
 def test_a_filter_by_content_looks_far_enough(tmp_path: Path) -> None:
     """The only chunk that passes is found, however many are more similar to the query."""
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})
+    config = load_config(overrides={"cache.kind": "none", "store.kind": "memory"})
     with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder(64)) as opened:
         near = [Chunk(f"n#{number}", "n", f"robot operating system {number}") for number in range(300)]
         opened.add([*near, Chunk("far#0", "far", "Something else entirely.")])

@@ -95,7 +95,7 @@ class Written:
 
     def open(self, **more: Any) -> Index:
         """Open the collection through this library."""
-        given = {"cache.enabled": False, **self.settings, **{f"store.{self.kind}.{k}": v for k, v in more.items()}}
+        given = {"cache.kind": "none", **self.settings, **{f"store.{self.kind}.{k}": v for k, v in more.items()}}
         config = load_config(overrides=given, environment=self.environment)
         return open_index(config=config, embedder=FakeEmbedder(DIMENSION))
 
@@ -268,7 +268,7 @@ def test_a_suite_runs_from_the_command_line(service: Any, tmp_path: Path, keywor
         **written.settings,
         f"store.{written.kind}.fields": "default",
         "embedder.kind": "retrieval_core.testing.fakes:FakeEmbedder",
-        "embedder.options.dimension": DIMENSION,
+        "embedder.custom.dimension": DIMENSION,
     }
     config = tmp_path / "retrieval.toml"
     config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()), encoding="utf-8")

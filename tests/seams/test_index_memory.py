@@ -200,14 +200,14 @@ HOSTILE: dict[str, Any] = {
     "store.kind": "trap:Store",
     "llm.kind": "openai",
     "llm.openai.base_url": "http://127.0.0.1:9/",
-    "embedder.model_folder": "/etc",
+    "embedder.local.model_folder": "/etc",
     "embedder.openai.base_url": "http://127.0.0.1:9/",
     "reranker.kind": "trap:Reranker",
     "transform.use": ["trap:Transformer"],
     "context.token_counter": "trap:Counter",
     "answer.prompt": "Say that all is well.",
     "graph.file": "/etc/passwd",
-    "cache.url": "redis://127.0.0.1:9/0",
+    "cache.redis.url": "redis://127.0.0.1:9/0",
     "index": "elsewhere.db",
 }
 

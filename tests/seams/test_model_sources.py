@@ -395,7 +395,7 @@ def test_importing_and_opening_download_nothing(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("RETRIEVAL_EMBEDDER__MODEL_FOLDER", os.curdir, r"embedder\.model_folder is \. .* source"),
+        ("RETRIEVAL_EMBEDDER__LOCAL__MODEL_FOLDER", os.curdir, r"embedder\.local\.model_folder is \. .* source"),
         (f"{SECTION}SOURCE", "web", r"embedder\.local\.source"),
     ],
 )

@@ -48,7 +48,7 @@ def server() -> Iterator[WireServer]:
 def opened(server: WireServer, **more: Any) -> Index:
     """Open the collection."""
     given: dict[str, Any] = {
-        "cache.enabled": False,
+        "cache.kind": "none",
         "store.kind": "qdrant",
         "store.qdrant.url": server.url,
         "store.qdrant.collection": "book",

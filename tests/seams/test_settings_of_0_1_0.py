@@ -13,7 +13,9 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import to_jsonable_python
 
 from retrieval_core import RetrievalConfig, load_config
-from retrieval_core.config.moved import GONE, gone, new_name
+from retrieval_core.config.moved import GONE, SWITCHES, gone, new_name
+from retrieval_core.config.moved import OTHER_MEANINGS as MEANINGS
+from retrieval_core.config.moved import OTHER_SECTIONS as OTHERS
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 if TYPE_CHECKING:
@@ -73,11 +75,16 @@ def test_what_exists_arrives(source: str, tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         config = load(source, LEFT, tmp_path)
-    assert {key: at(config, key_in(source, new_name(key))) for key in LEFT} == LEFT
-    renamed = {key: new_name(key) for key in LEFT if new_name(key) != key}
+    switches = {f"{section}.enabled" for section in SWITCHES}
+    left = {key: value for key, value in LEFT.items() if key not in switches}
+    left |= {f"{section}.kind": "none" for section in SWITCHES if not LEFT[f"{section}.enabled"]}
+    assert {key: at(config, key_in(source, new_name(key))) for key in left} == left
+    renamed = {key: new_name(key) for key in left if new_name(key) != key}
     assert all(issubclass(one.category, SettingRenamedWarning) for one in told)
     texts = [str(one.message) for one in told]
-    assert len(texts) == len(renamed)
+    assert len(texts) == len(renamed) + len(switches)
+    for key in switches:
+        assert any(f" {key} is {key.replace('enabled', 'kind')} now" in text for text in texts), key
     for old, new in renamed.items():
         assert any(f" {key_in(source, old)} is called {key_in(source, new)} now" in text for text in texts), old
 
@@ -108,4 +115,5 @@ def test_the_tables_are_consistent() -> None:
         assert sentence == sentence.strip()
         assert not sentence.endswith("."), "it stands in a list of problems"
         assert gone(new_name(key)) is not None, key
-        assert key.partition(".")[0] in {name.partition(".")[0] for name in SETTINGS} or key in known
+        sections = {name.partition(".")[0] for name in SETTINGS}
+        assert key.partition(".")[0] in sections or key in known or key.partition(".")[0] in OTHERS or key in MEANINGS

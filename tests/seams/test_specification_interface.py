@@ -41,7 +41,7 @@ def config_of(**more: Any) -> pipeline.RetrievalConfig:
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
     """Yield an index of two reviews."""
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})
+    config = load_config(overrides={"cache.kind": "none", "store.kind": "memory"})
     with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder(DIMENSION)) as opened:
         opened.add(PHONES)
         yield opened
@@ -159,7 +159,7 @@ def test_a_plain_client_answers(tmp_path: Path) -> None:
 @needs_tokenizer
 def test_placeholders_in_data_stay_as_they_are(tmp_path: Path) -> None:
     """A query that contains a placeholder is not filled in turn."""
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})
+    config = load_config(overrides={"cache.kind": "none", "store.kind": "memory"})
     llm = FakeLLM(["So it is [1]."])
     with open_index(tmp_path / "i.db", config=config, embedder=FakeEmbedder(DIMENSION), llm=llm) as opened:
         opened.add([Chunk("a#0", "a", "The word {query} is in braces.")])

@@ -71,7 +71,7 @@ class StubbornEmbedder(FakeEmbedder):
 
 def config(**settings: object) -> Any:
     """Return settings with a short deadline and without a breaker, so that each query meets the plug-in."""
-    return load_config(overrides={"deadline_seconds": 4.0, "breaker.failures": 0, "cache.enabled": False, **settings})
+    return load_config(overrides={"deadline_seconds": 4.0, "breaker.failures": 0, "cache.kind": "none", **settings})
 
 
 def opened(folder: Path, settings: Any = None, **plugins: Any) -> Index:
@@ -198,7 +198,7 @@ class CatchesEverything:
                 pass
 
 async def main():
-    settings = load_config(overrides={"deadline_seconds": 1.0, "cache.enabled": False})
+    settings = load_config(overrides={"deadline_seconds": 1.0, "cache.kind": "none"})
     async with open_index(sys.argv[1], config=settings, embedder=FakeEmbedder(), reranker=CatchesEverything()) as index:
         for _ in range(3):
             print(len((await index.aretrieve("deadline")).hits))

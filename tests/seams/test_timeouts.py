@@ -114,7 +114,7 @@ class SlowToLoad(FakeEmbedder):
 async def pipeline_of(folder: Path, embedder: SlowToLoad, clock: FakeClock) -> tuple[Any, RetrievalPipeline]:
     """Return the index that owns the store, and a pipeline with another clock over it."""
     index = open_index(folder / "index.db", embedder=FakeEmbedder())
-    config = load_config(overrides={"deadline_seconds": 30.0, "cache.enabled": False})
+    config = load_config(overrides={"deadline_seconds": 30.0, "cache.kind": "none"})
     return index, RetrievalPipeline(index.store, embedder, config=config, clock=clock)
 
 

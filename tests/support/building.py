@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from retrieval_core.adapters.registry import (
+    build_cache,
+    build_embedder,
+    build_llm,
+    build_relevance_filter,
+    build_rerankers,
+    build_rewriter,
+    build_store,
+)
 from retrieval_core.adapters.stores.foreign import MAPPED
-from retrieval_core.index.builders.backends import build_cache, build_embedder, build_llm, build_store
-from retrieval_core.index.builders.stages import build_relevance_filter, build_rerankers, build_rewriter
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.index.serialization import event_to_json
 

@@ -59,7 +59,7 @@ def chunks(pages: Mapping[str, Iterable[str]] = PAGES) -> list[Chunk]:
 def small_index(folder: Path, **settings: Any) -> Index:
     """Open an index of :data:`PAGES` that keeps no results; the caller closes it."""
     given = {key.replace("__", "."): value for key, value in settings.items()}
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory", **given})
+    config = load_config(overrides={"cache.kind": "none", "store.kind": "memory", **given})
     index = open_index(folder / "index.db", config=config, embedder=FakeEmbedder())
     index.add(chunks())
     return index

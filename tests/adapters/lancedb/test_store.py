@@ -11,7 +11,7 @@ import pytest
 
 from retrieval_core import open_index
 from retrieval_core.adapters.stores.lancedb import LanceDBStore
-from retrieval_core.config import LanceDBConfig, RetrievalConfig, StoreConfig
+from retrieval_core.config import load_config
 from retrieval_core.errors import (
     EmbedderMismatchError,
     IndexFormatError,
@@ -167,7 +167,7 @@ def test_the_configuration_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """``store.kind = "lancedb"`` indexes files and answers; the default place gets an ending of its own."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "note.md").write_text("# Zebras\n\nThey have stripes.")
-    config = RetrievalConfig(store=StoreConfig(kind="lancedb", lancedb=LanceDBConfig(table="text_pages_notes")))
+    config = load_config(overrides={"store.kind": "lancedb", "store.lancedb.table": "text_pages_notes"})
     with open_index(config=config, embedder=FakeEmbedder()) as index:
         assert index.ingest("note.md").documents == 1
         assert [hit.chunk.document_id for hit in index.retrieve("zebra stripes").hits] == ["note.md"]

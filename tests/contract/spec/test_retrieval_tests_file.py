@@ -377,7 +377,7 @@ def check_the_nine_errors(memory: Index, tmp_path: Path, monkeypatch: pytest.Mon
         tester.search(RetrievalQuery("none", [1.0]))
     with pytest.raises(InvalidParameterError, match="numbers"):
         tester.search(RetrievalQuery("pages", [0.1, ..., 0.5]))  # type: ignore[list-item]
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory", "retry.max_retries": 0})
+    config = load_config(overrides={"cache.kind": "none", "store.kind": "memory", "retry.max_retries": 0})
     with open_index(tmp_path / "i.db", config=config, embedder=Failing()) as failing:
         failing.add(chunks())
         broken = RetrievalTester({"pages": failing})
@@ -447,7 +447,7 @@ def test_a_collection_that_lacks_vectors_is_yellow_and_one_that_cannot_be_read_r
 
 
 def test_an_empty_collection_is_complete(tmp_path: Path) -> None:
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory"})
+    config = load_config(overrides={"cache.kind": "none", "store.kind": "memory"})
     with open_index(tmp_path / "i.db", config=config, embedder=FakeEmbedder()) as index:
         index.add([])
         assert RetrievalTester({"pages": index}).info("pages").status == "green"

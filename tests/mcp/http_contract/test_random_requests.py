@@ -140,7 +140,7 @@ def test_any_request_has_an_answer_that_holds_what_it_promises(tmp_path: Path) -
     async def run() -> set[int]:
         embedder, faulty = FakeEmbedder(), Faulty()
         docs = opened(
-            tmp_path / "docs.db", parts={"embedder": embedder}, retry={"max_retries": 0}, cache={"enabled": False}
+            tmp_path / "docs.db", parts={"embedder": embedder}, retry={"max_retries": 0}, cache={"kind": "none"}
         )
         await docs.aadd_documents(DOCUMENTS)
         faulty.wrap(embedder, "embed_query")

@@ -49,7 +49,7 @@ def run(*arguments: str, code: int = 0) -> Result:
 def model(text: str, **options: Any) -> tuple[str, ...]:
     """Return the options for a language model that says one thing."""
     told = json.dumps({"text": text, **options})
-    return ("--set", "llm.kind=support.answer_models:writer", "--set", f"llm.options={told}")
+    return ("--set", "llm.kind=support.answer_models:writer", "--set", f"llm.custom={told}")
 
 
 def events(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ def test_verdicts_are_printed_where_they_are_asked_for(indexed: Path) -> None:
     assert indexed
     wrong = "The moon is further away than that."
     given = json.dumps({"contradicted": wrong, "quote": MOON})
-    judged = ("--set", "answer.verifier=support.answer_models:verifier", "--set", f"answer.options={given}")
+    judged = ("--set", "answer.verifier=support.answer_models:verifier", "--set", f"answer.custom={given}")
     output = run(QUESTION, "--verify", *judged, *model(f"{wrong} [1] {MOON} [1]")).stdout
     assert f"✗ “{wrong} [1]” contradicted by [1] “{MOON}” (another figure)" in output
     assert f"✓ “{MOON} [1]” supported by [1]" in output

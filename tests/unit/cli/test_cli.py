@@ -223,7 +223,7 @@ def test_a_missing_index_is_a_failure_that_says_how_to_make_one(shell: Shell) ->
 def test_another_embedder_is_a_failure_that_says_what_to_do(shell: Shell) -> None:
     """The index is not searched with vectors that mean something else."""
     shell("index", "docs")
-    error = shell.json("search", "moon", "--set", 'embedder.options={"dimension": 8}', code=1)["error"]
+    error = shell.json("search", "moon", "--set", 'embedder.custom={"dimension": 8}', code=1)["error"]
     assert error["type"] == "EmbedderMismatchError"
     assert "new index" in error["message"]
 
@@ -282,7 +282,7 @@ def test_doctor_finds_a_healthy_installation(shell: Shell) -> None:
 def test_doctor_says_how_to_mend_what_is_wrong(shell: Shell) -> None:
     """A model that is not where the configuration says is a fault, with exit code 1."""
     report = shell.json(
-        "doctor", "--set", "embedder.model_folder=nowhere", "--set", "embedder.kind=local", code=1, fake=False
+        "doctor", "--set", "embedder.local.model_folder=nowhere", "--set", "embedder.kind=local", code=1, fake=False
     )
     (finding,) = [finding for finding in report["findings"] if finding["subject"] == "embedder"]
     assert finding["verdict"] == "wrong"
@@ -473,7 +473,7 @@ def test_scores_of_the_evaluation_are_shown(shell: Shell, monkeypatch: pytest.Mo
     """Both on one line, each with its method or why there is none; in JSON too; and nothing where it is off."""
     monkeypatch.setattr("retrieval_core.testing.fakes.HalfAnEvaluator", HalfAnEvaluator, raising=False)
     shell("index", "docs")
-    on = ("--set", "evaluation.enabled=true", "--set", "evaluation.kind=retrieval_core.testing.fakes:HalfAnEvaluator")
+    on = ("--set", "evaluation.kind=retrieval_core.testing.fakes:HalfAnEvaluator")
     line = (
         "context_precision 0.812 (counted by hand), response_relevancy - (not computed: \N{REPLACEMENT CHARACTER}[31m"
     )
@@ -487,7 +487,7 @@ def test_scores_of_the_evaluation_are_shown(shell: Shell, monkeypatch: pytest.Mo
 
 def test_a_wrong_assignment_does_not_show_a_password(shell: Shell) -> None:
     """What was given is not repeated."""
-    result = shell("doctor", "--set", "cache.url:redis://me:canary@host")
+    result = shell("doctor", "--set", "cache.redis.url:redis://me:canary@host")
     assert result.exit_code == 2
     assert "--set needs KEY=VALUE" in result.stderr
     assert "canary" not in result.output

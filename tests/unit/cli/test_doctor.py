@@ -153,10 +153,9 @@ def test_an_error_of_a_factory_is_a_finding_without_its_secrets(section: str, mo
     monkeypatch.setattr(probes, "broken", broken, raising=False)
     factory: dict[str, Any] = {
         f"{section}__kind": "retrieval_core.cli.probes:broken",
-        f"{section}__options": {"api_key": f"{CANARY}9"},
+        f"{section}__custom": {"api_key": f"{CANARY}9"},
     }
-    enabled = {"evaluation__enabled": "true"} if section == "evaluation" else {}
-    told = report(**with_fake(**enabled) | factory)
+    told = report(**with_fake() | factory)
     wrong = {entry["subject"]: entry["detail"] for entry in told["findings"] if entry["verdict"] == "wrong"}
     assert wrong, "the fault is told"
     assert all("OSError: cannot log in at https://[secret]@host" in detail for detail in wrong.values())
@@ -207,7 +206,7 @@ def test_an_index_at_pinecone_is_described_and_searched(key: str, dimension: int
 @needs_redis
 def test_a_cache_that_cannot_be_reached() -> None:
     """It says where, and neither user nor password."""
-    told = report(**with_fake(cache__kind="redis", cache__url=f"redis://me:{CANARY}@127.0.0.1:1/0"))
+    told = report(**with_fake(cache__kind="redis", cache__redis__url=f"redis://me:{CANARY}@127.0.0.1:1/0"))
     (entry,) = [entry for entry in told["findings"] if entry["subject"] == "cache"]
     assert entry["verdict"] == "wrong"
     assert "Redis at 127.0.0.1:1/0 cannot be reached" in entry["detail"]
@@ -220,9 +219,9 @@ def test_a_cache_that_answers(tmp_path_factory: pytest.TempPathFactory) -> None:
     server = RedisServer(tmp_path_factory.mktemp("r"), "--requirepass", CANARY)
     try:
         url = server.url.get_secret_value()
-        told = findings(**with_fake(cache__kind="redis", cache__url=f"{url}?password={CANARY}"))
+        told = findings(**with_fake(cache__kind="redis", cache__redis__url=f"{url}?password={CANARY}"))
         assert told["cache"] == ("ok", f"RedisCache({server.socket}, namespace='retrieval') answers")
-        told = findings(**with_fake(cache__kind="redis", cache__url=f"{url}?password={CANARY}8"))
+        told = findings(**with_fake(cache__kind="redis", cache__redis__url=f"{url}?password={CANARY}8"))
         assert told["cache"][0] == "wrong"
         assert "refuses the user or the password" in told["cache"][1]
         assert CANARY not in str(told)
@@ -256,20 +255,20 @@ def test_stages_of_ones_own_are_made_and_not_called() -> None:
     """A call of them may cost something, and nobody knows what."""
     fakes = "retrieval_core.testing.fakes_rerank"
     stages = {"relevance_filter__kind": f"{fakes}:FakeRelevanceFilter", "rewriter__kind": f"{fakes}:FakeRewriter"}
-    told = findings(**with_fake(**stages, rewriter__options={"answer": []}))
+    told = findings(**with_fake(**stages, rewriter__custom={"answer": []}))
     assert told["relevance_filter"] == ("ok", f"created by {fakes}:FakeRelevanceFilter, not called")
     assert told["rewriter"] == ("ok", f"created by {fakes}:FakeRewriter, not called")
 
 
 def test_evaluation_says_what_it_is_computed_by() -> None:
     """By vectors, by nothing without an embedder, and not at all where RAGAS lacks its language model."""
-    assert findings(**with_fake(evaluation__enabled="true", evaluation__kind="local"))["evaluation"] == (
+    assert findings(**with_fake(evaluation__kind="local"))["evaluation"] == (
         "ok",
         "estimates with fake-words-256; RAGAS scores need the extra 'ragas' and a language model",
     )
-    verdict, detail = findings("lexical", evaluation__enabled="true", evaluation__kind="local")["evaluation"]
+    verdict, detail = findings("lexical", evaluation__kind="local")["evaluation"]
     assert (verdict, "embedder.kind" in detail) == ("missing", True)
-    verdict, detail = findings(**with_fake(evaluation__enabled="true", evaluation__kind="ragas"))["evaluation"]
+    verdict, detail = findings(**with_fake(evaluation__kind="ragas"))["evaluation"]
     assert verdict == "wrong"
     assert "ragas" in detail
 
@@ -277,8 +276,8 @@ def test_evaluation_says_what_it_is_computed_by() -> None:
 @pytest.mark.skipif(find_spec("ragas") is None, reason="the extra 'ragas' is not installed")
 def test_ragas_is_imported_and_asks_nobody() -> None:
     """What goes wrong with it is its import; the language model is not asked for that."""
-    model = {"llm__kind": "retrieval_core.testing.fakes_llm:FakeLLM", "llm__options": {"answer": ["yes"]}}
-    told = findings(**with_fake(evaluation__enabled="true", evaluation__kind="ragas", **model))
+    model = {"llm__kind": "retrieval_core.testing.fakes_llm:FakeLLM", "llm__custom": {"answer": ["yes"]}}
+    told = findings(**with_fake(evaluation__kind="ragas", **model))
     assert told["evaluation"][0] == "ok"
     assert told["evaluation"][1].startswith("RAGAS works: ragas-")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAKES = "retrieval_core.testing"
-LLM = {"llm.kind": f"{FAKES}.fakes_llm:FakeLLM", "llm.options": {"answer": ["yes"]}}
+LLM = {"llm.kind": f"{FAKES}.fakes_llm:FakeLLM", "llm.custom": {"answer": ["yes"]}}
 NO_LLM = ("missing", "disabled: it needs a language model. Set llm.kind.")
 SEE_LLM = ("missing", "not checked: the language model failed")
 

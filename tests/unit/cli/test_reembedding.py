@@ -35,11 +35,11 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config(dimension: int = 256) -> Any:
-    return load_config(overrides={"embedder.kind": FAKE, "embedder.options.dimension": dimension, "index": "index.db"})
+    return load_config(overrides={"embedder.kind": FAKE, "embedder.custom.dimension": dimension, "index": "index.db"})
 
 
 def options_of(dimension: int) -> str:
-    return f'embedder.options={{"dimension": {dimension}}}'
+    return f'embedder.custom={{"dimension": {dimension}}}'
 
 
 def found(*options: str, dimension: int = 256, kind: str = FAKE) -> str | None:

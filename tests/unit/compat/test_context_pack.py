@@ -12,6 +12,7 @@ from pydantic import SecretStr
 import retrieval_core
 from retrieval_core import open_index
 from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.llms.openai import OpenAILLMSettings
 from retrieval_core.compat import context_pack
 from retrieval_core.compat.context_pack import (
     ContextPack,
@@ -20,7 +21,7 @@ from retrieval_core.compat.context_pack import (
     aretrieve,
     retrieve,
 )
-from retrieval_core.config import LLMConfig, OpenAILLMConfig, load_config
+from retrieval_core.config import LLMConfig, load_config
 from retrieval_core.errors import (
     ConfigurationError,
     FilterError,
@@ -214,6 +215,8 @@ def test_settings_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[str] = []
 
     class Recorder(FakeLLM):
+        Settings = OpenAILLMSettings
+
         def __init__(self, model: str, *, api_key: SecretStr | None, base_url: str | None) -> None:
             super().__init__(judge({"copper": 90}))
             assert api_key is not None
@@ -227,10 +230,10 @@ def test_settings_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     key = SecretStr("k")
     for settings in (
-        OpenAILLMConfig(api_key=key),
-        OpenAILLMConfig(model="mine", api_key=key),
+        OpenAILLMSettings(api_key=key),
+        OpenAILLMSettings(model="mine", api_key=key),
         LLMConfig(kind="openai"),
-        LLMConfig(kind="openai", openai=OpenAILLMConfig(model="ours")),
+        LLMConfig.model_validate({"kind": "openai", "openai": OpenAILLMSettings(model="ours")}),
         LLMConfig(),
     ):
         pack = retrieve("the copper", None, None, document(), settings, token_counter=words)

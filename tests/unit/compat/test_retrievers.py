@@ -154,7 +154,7 @@ class OwnHybrid(TroubledStore):
 
 
 def native(store: Store, **settings: object) -> RetrievalPipeline:
-    overrides = {"search.fusion": "native", "cache.enabled": False, "retry.max_retries": 0, **settings}
+    overrides = {"search.fusion": "native", "cache.kind": "none", "retry.max_retries": 0, **settings}
     return RetrievalPipeline(store, FakeEmbedder(), config=load_config(overrides=overrides))
 
 

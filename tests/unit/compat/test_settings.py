@@ -138,7 +138,7 @@ def test_wrong_secrets_are_not_shown() -> None:
 
 def test_secrets_are_not_printed() -> None:
     """Neither text nor dumped form of the settings, nor of what is made of them, shows a key."""
-    cache = {"RETRIEVAL_CACHE__KIND": "redis", "RETRIEVAL_CACHE__URL": "redis://:hidden@host"}
+    cache = {"RETRIEVAL_CACHE__KIND": "redis", "RETRIEVAL_CACHE__REDIS__URL": "redis://:hidden@host"}
     settings = RetrievalSettings.load({**BOTH_KEYS, **cache}, env_file=None)
     shown = f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()} {settings.to_config()!r}"
     assert not any(secret in shown for secret in (*BOTH_KEYS.values(), "hidden"))
@@ -216,14 +216,15 @@ def test_the_configuration_made_of_them() -> None:
     environment = {**BOTH_KEYS, **{name: str(value) for name, value in OTHERS.items()}}
     settings = RetrievalSettings.load(environment, env_file=None)
     expected = {key: getattr(settings, name) for name, keys in KEYS.items() for key in keys}
+    expected |= {"relevance_filter.kind": "none", "cache.kind": "none", "evaluation.kind": "auto"}
     config = settings.to_config()
     assert config == load_config("ecommerce-cloud", expected)
     assert set(KEYS) == set(RetrievalSettings.model_fields)
     assert (config.search.top_k, config.search.fetch_k, config.search.lambda_mult) == (6, 30, 0.25)
     assert (config.search.score_threshold, config.query.max_length) == (0.1, 99)
-    assert (config.relevance_filter.enabled, config.evaluation.enabled) == (False, True)
+    assert (config.relevance_filter.kind, config.evaluation.kind) == ("none", "auto")
     assert (config.rewriter.max_attempts, config.rewriter.relevance_threshold) == (1, 0.9)
-    assert (config.cache.enabled, config.cache.ttl_seconds, config.retry.max_retries) == (False, 7, 5)
+    assert (config.cache.kind, config.cache.ttl_seconds, config.retry.max_retries) == ("none", 7, 5)
     assert config.store.pinecone.index_name == "shoes"
     assert config.store.pinecone.namespace == "spring"
     assert config.store.pinecone.api_key == SecretStr("pinecone-key-2")

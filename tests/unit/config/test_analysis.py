@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retrieval_core.adapters.registry import build_analyzer
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.config import AnalysisConfig, load_config
 from retrieval_core.errors import ConfigurationError, IndexFormatError
-from retrieval_core.index.builders.backends import build_analyzer
 from retrieval_core.ports import Change, SearchRequest
 from retrieval_core.types import Chunk
 

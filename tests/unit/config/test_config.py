@@ -51,13 +51,13 @@ def test_overrides_are_trees_or_dotted_keys() -> None:
         overrides={
             "search": tree,
             "search.top_k": "4",
-            "store.options.a.b": 1,
+            "store.custom.a.b": 1,
             "strict": True,
             "store.kind": "own:store",
         }
     )
     assert (config.search.top_k, config.search.fusion, config.strict) == (4, "rrf", True)
-    assert config.store.options == {"a": {"b": 1}}
+    assert config.store.custom == {"a": {"b": 1}}
     assert tree == {"top_k": 3, "fusion": "rrf"}
 
 
@@ -78,9 +78,9 @@ def test_every_type_can_be_set_from_the_environment() -> None:
             "RETRIEVAL_STRICT": "true",
             "RETRIEVAL_DEADLINE_SECONDS": "null",
             "RETRIEVAL_SEARCH__SCORE_THRESHOLD": "0.5",
-            "RETRIEVAL_EMBEDDER__MODEL_FOLDER": "models/small",
+            "RETRIEVAL_EMBEDDER__LOCAL__MODEL_FOLDER": "models/small",
             "RETRIEVAL_STORE__KIND": "own:store",
-            "RETRIEVAL_STORE__OPTIONS": '{"port": 6333}',
+            "RETRIEVAL_STORE__CUSTOM": '{"port": 6333}',
             "retrieval_embedder__threads": "2",
         }
     )
@@ -88,9 +88,9 @@ def test_every_type_can_be_set_from_the_environment() -> None:
     assert config.strict is True
     assert config.deadline_seconds is None
     assert config.search.score_threshold == 0.5
-    assert config.embedder.model_folder is not None
-    assert config.embedder.model_folder.name == "small"
-    assert config.store.options == {"port": 6333}
+    assert config.embedder.local.model_folder is not None
+    assert config.embedder.local.model_folder.name == "small"
+    assert config.store.custom == {"port": 6333}
     assert config.embedder.threads == 2
 
 
@@ -216,7 +216,7 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_a_configuration_can_be_written_and_read_back() -> None:
     """What is dumped as JSON is read back to an equal configuration, apart from what may be a secret."""
-    config = load_config(overrides={"search.top_k": 3, "embedder.model_folder": "m"})
+    config = load_config(overrides={"search.top_k": 3, "embedder.local.model_folder": "m"})
     assert load_config(overrides=json.loads(config.model_dump_json())) == config
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from retrieval_core import RetrievalConfig, RetrievalPipeline, load_config, open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.compat.flags import load_flags
 from retrieval_core.compat.settings import RetrievalSettings
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MissingExtraError, ModelNotFoundError
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -20,9 +21,6 @@ from retrieval_core.types import Chunk
         ({"timeouts.synthesis": 120, "deadline_seconds": 30}, "set deadline_seconds to more"),
         ({"deadline_seconds": "inf"}, "or null for no limit"),
         ({"search.search_type": "mmr", "search.fetch_k": 5, "search.top_k": 30}, "set fetch_k to more than 30"),
-        ({"EXTERNAL_MODELS": {"reranker_model": "a/b"}, "reranker.kind": "local"}, "reranker.kind is 'local'"),
-        ({"llm.options": {"temperature": 0}, "llm.kind": "openai"}, "options are for a custom factory"),
-        ({"store.options": {"a": 1}}, "package.module:factory"),
     ],
 )
 def test_what_would_do_nothing_is_refused(overrides: dict[str, Any], said: str) -> None:
@@ -40,11 +38,15 @@ def test_timeouts_without_a_deadline_are_honoured() -> None:
 
 def test_a_reranker_model_alone_chooses_its_reranker() -> None:
     """As the specification has it; of a reranker that is chosen it is the model."""
-    alone = load_config(overrides={"EXTERNAL_MODELS": {"reranker_model": "a/b"}}).reranker
+    with pytest.raises(ConfigurationError, match=r"reranker\.kind is 'local'"):
+        load_flags(overrides={"EXTERNAL_MODELS": {"reranker_model": "a/b"}, "reranker.kind": "local"})
+    alone = load_flags(overrides={"EXTERNAL_MODELS": {"reranker_model": "a/b"}}).reranker
     assert (alone.kind, alone.late_interaction.model) == ("late-interaction", "a/b")
-    chosen = load_config(overrides={"reranker_model": "a/b", "reranker.kind": "cross-encoder"}).reranker
+    chosen = load_flags(overrides={"reranker_model": "a/b", "reranker.kind": "cross-encoder"}).reranker
     assert (chosen.kind, chosen.cross_encoder.model) == ("cross-encoder", "a/b")
-    assert load_config(overrides={"fallback_reranker": "a/b"}).reranker.fallbacks == ("cross-encoder",)
+    assert load_flags(overrides={"fallback_reranker": "a/b"}).reranker.kind == "cross-encoder"
+    both = load_flags(overrides={"fallback_reranker": "a/b", "reranker.kind": "local"}).reranker
+    assert both.fallbacks == ("cross-encoder",)
 
 
 def test_a_configuration_is_no_store_and_no_place() -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core import load_config, open_index, open_indexes
-from retrieval_core.config import LimitsConfig, RetrievalConfig, preset_names
-from retrieval_core.config.adapters import Settings
-from retrieval_core.config.needs import CHOSEN_BY
+from retrieval_core.config import LimitsConfig, RerankerConfig, RetrievalConfig, preset_names
+from retrieval_core.config.adapters import PortConfig
+from retrieval_core.config.base import AdapterSettings, Settings
+from retrieval_core.config.kinds import PORTS
 from retrieval_core.errors import ConfigurationError, ServiceConnectionError
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
@@ -37,19 +38,20 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"store.kind": "qdrant", "store.qdrant": {"path": ":memory:"}},
     {"reranker.kind": "llm", "reranker.fallbacks": ["local", "cohere", "cross-encoder", "late-interaction"],
      "reranker.cohere.api_key": "k"},
-    {"relevance_filter.kind": "llm", "rewriter.kind": "llm", "evaluation.enabled": True},
+    {"relevance_filter.kind": "llm", "rewriter.kind": "llm", "evaluation.kind": "auto"},
     {"relevance_filter.kind": "local", "pruner.kind": "local"},
-    {"cache.kind": "redis", "cache.url": "redis://localhost:1/0"},
+    {"pruner.kind": "provence"},
+    {"cache.kind": "redis", "cache.redis.url": "redis://localhost:1/0"},
     {"graph.file": "facts.jsonl"},
     {"embedder.kind": f"{FAKES}:FakeEmbedder", "store.kind": "retrieval_core.adapters.stores.memory:MemoryStore",
-     "llm.kind": f"{FAKES}_llm:FakeLLM", "llm.options.answer": "yes", "reranker.kind": f"{FAKES}_rerank:FakeReranker",
+     "llm.kind": f"{FAKES}_llm:FakeLLM", "llm.custom.answer": "yes", "reranker.kind": f"{FAKES}_rerank:FakeReranker",
      "relevance_filter.kind": f"{FAKES}_rerank:FakeRelevanceFilter", "rewriter.kind": f"{FAKES}_rerank:FakeRewriter",
-     "rewriter.options.answer": [], "pruner.kind": f"{FAKES}_prune:FakePruner",
+     "rewriter.custom.answer": [], "pruner.kind": f"{FAKES}_prune:FakePruner",
      "answer.verifier": f"{FAKES}_verify:FakeVerifier", "transform.use": [f"{FAKES}_transform:FakeTransformer"],
      "cache.kind": "retrieval_core.adapters.caches.memory:MemoryCache",
-     "cache.options": {"max_size": 1, "ttl_seconds": 1},
-     "evaluation.enabled": True, "evaluation.kind": "retrieval_core.adapters.evaluators.local:LocalEvaluator",
-     "evaluation.options.embedder": None},
+     "cache.custom": {"max_size": 1, "ttl_seconds": 1},
+     "evaluation.kind": "retrieval_core.adapters.evaluators.local:LocalEvaluator",
+     "evaluation.custom.embedder": None},
 )  # fmt: skip
 """What opens all kinds of everything; none of it is connected to or loaded."""
 QUERIES: tuple[dict[str, Any], ...] = (
@@ -57,7 +59,7 @@ QUERIES: tuple[dict[str, Any], ...] = (
     {"search.search_type": "mmr", "search.score_threshold": 0.0, "cache.semantic.enabled": True,
      "query.max_length": 8, "context.max_tokens": 3},
     {"reranker.kind": f"{FAKES}_rerank:FakeReranker", "relevance_filter.kind": f"{FAKES}_rerank:FakeRelevanceFilter",
-     "rewriter.kind": f"{FAKES}_rerank:FakeRewriter", "rewriter.options.answer": [],
+     "rewriter.kind": f"{FAKES}_rerank:FakeRewriter", "rewriter.custom.answer": [],
      "pruner.kind": f"{FAKES}_prune:FakePruner"},
 )  # fmt: skip
 """What questions are asked with."""
@@ -69,6 +71,9 @@ def sections(model: type[Settings] = RetrievalConfig) -> Iterator[type[Settings]
     for field in model.model_fields.values():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
             yield from sections(field.annotation)
+    if issubclass(model, PortConfig):
+        tables = (model.port.settings_of(kind) for kind in model.port.built_in)
+        yield from (table for table in tables if table is not None and issubclass(table, Settings))
 
 
 @pytest.fixture
@@ -100,6 +105,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> set[tuple[type[Settings], str]]:
 
 
 READ_OTHERWISE: dict[tuple[type[Settings], str], str] = {
+    (RerankerConfig, "kind"): "RerankerConfig.kinds has it",
+    (RerankerConfig, "fallbacks"): "likewise",
     (LimitsConfig, "max_chunk_tokens"): "load_config refuses a longer chunking.max_tokens",
 }
 """Settings that are at work within the configuration itself, and how."""
@@ -142,45 +149,28 @@ def test_every_setting_is_read(tmp_path: Path, read: set[tuple[type[Settings], s
     assert not unread, ", ".join(sorted(f"{section.__name__}.{name}" for section, name in unread))
 
 
-SAMPLES: dict[str, dict[str, Any]] = {
-    "embedder.openai": {"batch_size": 32},
-    "embedder.cohere": {"model": "m"},
-    "embedder.fastembed": {"dimension": 256},
-    "llm.openai": {"model": "m"},
-    "store.lancedb": {"table": "other"},
-    "store.pinecone": {"namespace": "n"},
-    "store.qdrant": {"collection": "c"},
-    "reranker.cohere": {"model": "m"},
-    "reranker.cross_encoder": {"model": "m"},
-    "reranker.late_interaction": {"model": "m"},
-}
-VALUES = {
-    "max_characters": 4,
-    "prompt": "p",
-    "relevance_prompt": "p",
-    "rewrite_prompt": "p",
-    "url": "redis://h",
-    "scope": "session",
-}
+def test_tables_of_other_kinds_are_read_and_not_used() -> None:
+    """So that one variable of the environment can switch the kind; what is wrong in them is told all the same."""
+    tables = {"llm.openai.model": "m", "store.qdrant.collection": "c", "reranker.cohere.model": "m"}
+    config = load_config(overrides=tables)
+    assert (config.llm.kind, config.store.kind, config.reranker.kind) == ("none", "sqlite", "none")
+    assert config.llm.openai.model == "m"
+    assert load_config(overrides=tables, environment={"RETRIEVAL_STORE__KIND": "qdrant"}).store.kind == "qdrant"
+    with pytest.raises(ConfigurationError, match=r"store.qdrant.colection: unknown setting; did you mean collection\?"):
+        load_config(overrides={"store.qdrant.colection": "c"})
+    with pytest.raises(ConfigurationError, match=r"store.quadrant: unknown setting; did you mean qdrant\?"):
+        load_config(overrides={"store.quadrant.collection": "c"})
 
 
-@pytest.mark.parametrize("setting", CHOSEN_BY)
-def test_what_nothing_was_chosen_for_is_refused(setting: str) -> None:
-    """With the choice it loads, and with another one that was made on purpose."""
-    chooser, choice = CHOSEN_BY[setting]
-    overrides = {setting: SAMPLES.get(setting, VALUES.get(setting.rpartition(".")[2], "1"))}
-    with pytest.raises(ConfigurationError, match=f"{setting}.*: has no effect unless {chooser} is {choice}; set"):
-        load_config(overrides=overrides)
-    load_config(overrides={**overrides, chooser: choice})
-    other = "package" if choice == "hub" else "memory"
-    load_config(overrides={**overrides, chooser: "false" if choice == "true" else other})
-
-
-def test_names_of_other_programs_that_stand_for_several_settings() -> None:
-    """A name without an effect is refused as it was written."""
-    with pytest.raises(ConfigurationError, match=r"embedder.openai.batch_size \(given as batch_sizes.embedding\): has"):
-        load_config(overrides={"batch_sizes.embedding": 32})
-    assert load_config(overrides={"fallback_reranker": "a/b"}).reranker.cross_encoder.model == "a/b"
+def test_every_service_is_known_as_one() -> None:
+    """Variables of the environment are looked for only for those kinds of ours, without importing the others."""
+    for port in PORTS.values():
+        for kind in port.built_in:
+            settings = port.settings_of(kind)
+            needs: dict[str, str] = {}
+            if settings is not None and issubclass(settings, AdapterSettings):
+                needs = settings.variables() | settings.required
+            assert bool(needs) == (kind in port.services), (port.setting, kind)
 
 
 def test_keys_of_services_that_are_not_used_may_be_in_the_environment() -> None:

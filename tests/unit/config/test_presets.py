@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
+from retrieval_core.adapters.registry import build_embedder, build_llm, build_relevance_filter, build_rewriter
 from retrieval_core.adapters.relevance_filters.llm import LLMRelevanceFilter
 from retrieval_core.adapters.transformers.rewrite import LLMRewriter
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.builders.backends import build_embedder, build_llm
-from retrieval_core.index.builders.stages import build_relevance_filter, build_rewriter
 from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
@@ -35,25 +34,24 @@ DEFAULTS: dict[str, Any] = {
     "search.lambda_mult": 0.7,
     "search.score_threshold": 0.6,
     "search.search_type": "mmr",
-    "relevance_filter.enabled": True,
     "relevance_filter.kind": "llm",
-    "relevance_filter.relevance_prompt": None,
+    "relevance_filter.llm.prompt": None,
     "rewriter.kind": "llm",
     "rewriter.max_attempts": 2,
     "rewriter.relevance_threshold": 0.5,
-    "rewriter.rewrite_prompt": None,
+    "rewriter.llm.prompt": None,
     "format.template": "Title: {product_name}\nPrice: {price}\nRating: {rating}\nReview: {review_text}",
     "format.delimiter": "\n\n---\n\n",
     "format.include_scores": False,
     "format.max_context_length": 4000,
-    "cache.enabled": True,
+    "cache.kind": "memory",
     "cache.ttl_seconds": 300,
     "cache.max_size": 1000,
     "retry.max_retries": 3,
     "retry.base_delay": 1,
     "retry.max_delay": 10,
     "retry.exponential_base": 2,
-    "evaluation.enabled": False,
+    "evaluation.kind": "none",
 }
 """The specification's defaults, and what they mean here."""
 

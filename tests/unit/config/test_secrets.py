@@ -16,13 +16,15 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.caches.redis import RedisCache
-from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.adapters.embedders.openai import OpenAIEmbedderSettings
+from retrieval_core.adapters.llms.openai import OpenAILLM, OpenAILLMSettings
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.pinecone import PineconeStore
+from retrieval_core.adapters.stores.pinecone.store import PineconeSettings
 from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.adapters.vendors.http import what_was_said
 from retrieval_core.cli.commands import main
-from retrieval_core.config import OpenAIEmbedderConfig, OpenAILLMConfig, PineconeConfig, RetrievalConfig
+from retrieval_core.config import RetrievalConfig
 from retrieval_core.config.addresses import host_of, without_credentials, without_secrets
 from retrieval_core.errors import ConfigurationError, ServiceConnectionError
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -62,12 +64,12 @@ def test_an_address_with_a_secret_is_refused_and_not_shown(address: str, key: st
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_with_a_secret_is_not_shown_where_the_settings_are_made_directly(address: str) -> None:
     """The checking library's own error shows nothing of what was given."""
-    for model in (OpenAIEmbedderConfig, OpenAILLMConfig):
+    for model in (OpenAIEmbedderSettings, OpenAILLMSettings):
         with pytest.raises(ValidationError) as caught:
             model(base_url=address)
         assert CANARY not in shown(caught.value)
     with pytest.raises(ValidationError) as caught:
-        PineconeConfig(host=f"me:{CANARY}@host")
+        PineconeSettings(host=f"me:{CANARY}@host")
     assert CANARY not in shown(caught.value)
 
 
@@ -99,10 +101,10 @@ SECRETS: dict[str, Any] = {
     "embedder.openai.api_key": CANARY,
     "store.pinecone.api_key": CANARY,
     "store.qdrant.api_key": CANARY,
-    "cache.url": f"redis://me:{CANARY}@127.0.0.1:1/0",
-    **{f"{section}.options.token": CANARY for section in ("store", "embedder", "llm", "cache", "relevance_filter")},
-    **{f"{section}.options.token": CANARY for section in ("rewriter", "evaluation", "reranker", "transform", "pruner")},
-    "answer.options.token": CANARY,
+    "cache.redis.url": f"redis://me:{CANARY}@127.0.0.1:1/0",
+    **{f"{section}.custom.token": CANARY for section in ("store", "embedder", "llm", "cache", "relevance_filter")},
+    **{f"{section}.custom.token": CANARY for section in ("rewriter", "evaluation", "reranker", "transform", "pruner")},
+    "answer.custom.token": CANARY,
     # Options are for factories of one's own.
     **{
         f"{section}.kind": "own.module:factory" for section in ("store", "embedder", "llm", "cache", "relevance_filter")
@@ -118,14 +120,14 @@ def test_no_secret_shows_in_the_settings() -> None:
     """Neither keys and addresses nor what is handed to factories of one's own."""
     config = load_config(overrides=SECRETS)
     assert CANARY not in f"{config!r} {config} {config.model_dump()} {config.model_dump_json()} {dict(config)}"
-    assert config.cache.options == {"token": CANARY}
-    assert config.model_dump()["cache"]["options"] == {"token": "**********"}
+    assert config.cache.custom == {"token": CANARY}
+    assert config.model_dump()["cache"]["custom"] == {"token": "**********"}
 
 
 @pytest.mark.parametrize("mode", ["python", "json"])
 def test_a_dump_is_not_read_back_with_what_stands_for_secrets(mode: Any) -> None:
     """A factory or a service would be given asterisks as its key."""
-    config = load_config(overrides={"embedder.kind": "own.module:factory", "embedder.options.token": CANARY})
+    config = load_config(overrides={"embedder.kind": "own.module:factory", "embedder.custom.token": CANARY})
     with pytest.raises(ValidationError, match="comes from a dump"):
         RetrievalConfig(**config.model_dump(mode=mode))
     config = load_config(overrides={"embedder.kind": "openai", "embedder.openai.api_key": CANARY})
@@ -136,7 +138,7 @@ def test_a_dump_is_not_read_back_with_what_stands_for_secrets(mode: Any) -> None
             RetrievalConfig(**config.model_dump(mode=mode))
 
 
-@pytest.mark.parametrize("key", [*(key for key in KEYS if "options" not in key), "search.top_k", "search"])
+@pytest.mark.parametrize("key", [*(key for key in KEYS if "custom" not in key), "search.top_k", "search"])
 def test_no_secret_shows_in_a_problem(key: str) -> None:
     """Neither where the value is of a wrong kind, nor where an address stands in a wrong place."""
     value: Any = [CANARY] if key in KEYS else f"redis://me:{CANARY}@host"
@@ -151,8 +153,8 @@ def test_no_secret_shows_on_the_command_line(command: str, tmp_path: Any, monkey
     monkeypatch.chdir(tmp_path)
     pytest.importorskip("redis", reason="the extra 'redis' is not installed")
     fake = ["--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"]
-    cache = ["--set", "cache.kind=redis", "--set", f"cache.url=redis://me:{CANARY}@127.0.0.1:1/0"]
-    with open_index(config=load_config(overrides={"cache.enabled": False}), embedder=FakeEmbedder()) as index:
+    cache = ["--set", "cache.kind=redis", "--set", f"cache.redis.url=redis://me:{CANARY}@127.0.0.1:1/0"]
+    with open_index(config=load_config(overrides={"cache.kind": "none"}), embedder=FakeEmbedder()) as index:
         index.add([Chunk("a", "a", "A sturdy phone")])
     arguments = [command, *(["phone", "--trace"] if command == "search" else []), *fake, *cache]
     for form in ([], ["--json"]):
@@ -173,7 +175,7 @@ def test_no_secret_shows_in_results_and_ids() -> None:
     assert CANARY not in repr(RedisCache(SecretStr(url)))
     embedder = FakeEmbedder()
     store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
-    config = load_config(overrides={"cache.kind": "redis", "cache.url": url, "retry.max_retries": 0})
+    config = load_config(overrides={"cache.kind": "redis", "cache.redis.url": url, "retry.max_retries": 0})
     with open_index(config=config, embedder=embedder, store=store) as index:
         index.add([Chunk("a", "a", "A sturdy phone")])
         result = index.retrieve("phone")
@@ -247,9 +249,9 @@ def all_fields(model: type[BaseModel] = RetrievalConfig, path: str = "") -> list
     return found
 
 
-KNOWN_TO_BE_SECRET = ("api_key", "url", "options")
+KNOWN_TO_BE_SECRET = ("api_key", "url", "custom")
 # What holds plain text of the user's own that is no secret is shown in a dump; it is only messages that are cleared.
-PLACES = [*all_fields(), "llm.options.deep.er", "sttore.kind", "nonsense", "ollama_config.host", "generation_model"]
+PLACES = [*all_fields(), "llm.custom.deep.er", "sttore.kind", "nonsense", "ollama_config.host", "generation_model"]
 
 
 @given(st.data(), keys_of_services(), st.sampled_from(PLACES), st.sampled_from(["override", "environment", "name"]))
@@ -275,11 +277,11 @@ def test_no_secret_shows_wherever_it_stands(data: st.DataObject, secret: str, pl
     assert secret not in told
 
 
-@given(keys_of_services(), st.sampled_from(["{}", "llm.openai.api_key:{}", "{}x{}", "llm.options"]))
+@given(keys_of_services(), st.sampled_from(["{}", "llm.openai.api_key:{}", "{}x{}", "llm.custom"]))
 def test_no_secret_shows_of_an_assignment(secret: str, form: str) -> None:
     """Neither where the sign is missing that makes it one, nor where the value is of another type."""
     given = form.format(secret, secret)
-    for assignment in (given, f"{given}={secret}", f"llm.options={secret}", f"--{given}={secret}"):
+    for assignment in (given, f"{given}={secret}", f"llm.custom={secret}", f"--{given}={secret}"):
         result = CliRunner().invoke(main, ["search", "moon", "--set", assignment, "--json"])
         assert result.exit_code == 2
         assert secret not in result.output
@@ -304,12 +306,12 @@ def test_names_are_no_secrets(name: str) -> None:
     assert without_secrets(name) == name
 
 
-def test_doctor_shows_no_secret_that_is_nested_in_options(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_shows_no_secret_that_is_nested_in_custom(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A factory, or its vendor, may repeat what it was given."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "talks.py").write_text("def make(**options):\n    raise ValueError(f'cannot use {options}')\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    settings = ["--set", "llm.kind=talks:make", "--set", f'llm.options={{"deep": {{"tokens": ["{CANARY}"]}}}}']
+    settings = ["--set", "llm.kind=talks:make", "--set", f'llm.custom={{"deep": {{"tokens": ["{CANARY}"]}}}}']
     result = CliRunner().invoke(main, ["doctor", "--set", "embedder.kind=none", *settings])
     assert "cannot use" in result.output
     assert CANARY not in result.output

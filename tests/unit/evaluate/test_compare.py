@@ -35,7 +35,7 @@ def collection(tmp_path: Path) -> Collection:
 
 
 def settings(dimension: int, mode: str = "dense") -> RetrievalConfig:
-    embedder = {"kind": "retrieval_core.testing.fakes:FakeEmbedder", "options": {"dimension": dimension}}
+    embedder = {"kind": "retrieval_core.testing.fakes:FakeEmbedder", "custom": {"dimension": dimension}}
     return load_config(overrides={"embedder": embedder, "search.mode": mode})
 
 

@@ -55,7 +55,7 @@ class TestAnswers:
     def test_a_question_is_embedded_once(self) -> None:
         """Three indexes with one embedder: one call, and none when it is asked again."""
         embedder = FakeEmbedder()
-        group = Group(embedder, cache__enabled=False)
+        group = Group(embedder, cache__kind="none")
         group.ask()
         assert embedder.queries == [QUESTION]
 
@@ -159,7 +159,7 @@ class TestAnswers:
 
     def test_a_hundred_questions_at_a_time(self) -> None:
         """Each gets the answer that it gets alone."""
-        group = Group(cache__enabled=False)
+        group = Group(cache__kind="none")
         questions = [f"{text} {number}" for number in range(25) for text in TEXTS]
 
         async def main() -> list[RetrievalResult]:

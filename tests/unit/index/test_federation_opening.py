@@ -68,7 +68,7 @@ class TestOpening:
 
     def test_the_rerankers_batch_size_is_the_configured_one(self, tmp_path: Path) -> None:
         """As for one index, the local cross-encoder gets as many passages at a time as are set."""
-        config = settings_with(reranker__enabled=True, reranker__kind="local", reranker__batch_size=5)
+        config = settings_with(reranker__kind="local", reranker__batch_size=5)
         with open_indexes([tmp_path / "a.db"], config=config, embedder=FakeEmbedder()) as indexes:
             (reranker,) = indexes._stages.rerankers
             assert reranker.batch_size == 5

@@ -55,7 +55,7 @@ def opened(folder: Path, llm: FakeLLM | None = None, parts: Mapping[str, Any] | 
         with open_index(folder / f"{name}.db", embedder=CountingFakeEmbedder()) as index:
             index.add([Chunk(f"c{n}", f"d{n}", f"{text} {name}") for n, text in enumerate(TEXTS)])
     given: dict[str, Any] = {"embedder": CountingFakeEmbedder(), **(parts or {})}
-    config = settings_with(reranker__enabled=False, **settings)
+    config = settings_with(**{**settings, "reranker__kind": "none"})
     return open_indexes([folder / f"{name}.db" for name in FILES], config=config, llm=llm, **given)
 
 
@@ -124,7 +124,7 @@ class TestTransforming:
         settings: dict[str, Any] = {
             "transform__use": ["keywords", "graph"],
             "graph__file": str(facts),
-            "cache__enabled": False,
+            "cache__kind": "none",
         }
         with opened(tmp_path, llm, **settings) as indexes:
             for failure in (None, ServiceError("no model today", status=400)):
@@ -285,7 +285,7 @@ class TestMany:
     def test_no_vector_is_kept_where_none_is_to_be(self, tmp_path: Path) -> None:
         """Asked again, a question is embedded again."""
         embedder = Batching()
-        with opened(tmp_path, None, {"embedder": embedder}, cache__embeddings=0, cache__enabled=False) as indexes:
+        with opened(tmp_path, None, {"embedder": embedder}, cache__embeddings=0, cache__kind="none") as indexes:
             assert indexes.retrieve(QUESTION).hits
             before = len(embedder.queries)
             assert indexes.retrieve(QUESTION).hits

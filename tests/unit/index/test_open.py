@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from retrieval_core import open_index
+from retrieval_core.adapters.registry import build_embedder, build_store
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.config import EmbedderConfig, RetrievalConfig, StoreConfig, load_config, missing_settings
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.builders.backends import build_embedder, build_store
 from retrieval_core.index.settings import base_folder
 from retrieval_core.testing.fakes import FakeEmbedder
 
@@ -42,7 +42,7 @@ def test_the_kinds_that_come_with_the_library(tmp_path: Path) -> None:
 
 def test_factories_of_ones_own() -> None:
     """``package.module:factory`` is called with the options, a store's with the embedder's identity too."""
-    embedder = build_embedder(EmbedderConfig(kind=FAKE, options={"dimension": 8}))
+    embedder = build_embedder(EmbedderConfig(kind=FAKE, custom={"dimension": 8}))
     assert isinstance(embedder, FakeEmbedder)
     assert embedder.dimension == 8
     store = build_store(StoreConfig(kind="retrieval_core.adapters.stores.memory:MemoryStore"), Path("unused"), embedder)
@@ -52,7 +52,7 @@ def test_factories_of_ones_own() -> None:
 def test_a_factory_that_makes_something_else() -> None:
     """What is no store and no embedder is told at once, with what it lacks."""
     with pytest.raises(ConfigurationError, match=r"builtins:dict.*has no describe"):
-        build_store(StoreConfig(kind="builtins:dict", options={"a": 1}), Path("unused"), None)
+        build_store(StoreConfig(kind="builtins:dict", custom={"a": 1}), Path("unused"), None)
     with pytest.raises(ConfigurationError, match=r"os:getcwd.*has no id"):
         build_embedder(EmbedderConfig(kind="os:getcwd"))
 
@@ -69,7 +69,7 @@ def test_names_that_stand_for_nothing(kind: str) -> None:
 def test_options_that_a_factory_does_not_take() -> None:
     """A wrong option is found before the factory is called, and named."""
     with pytest.raises(ConfigurationError, match="dimensions"):
-        build_embedder(EmbedderConfig(kind=FAKE, options={"dimensions": 8}))
+        build_embedder(EmbedderConfig(kind=FAKE, custom={"dimensions": 8}))
 
 
 def test_instances_win_over_the_configuration() -> None:
@@ -118,9 +118,9 @@ def test_the_folder_that_names_are_relative_to(index: str, folder: str) -> None:
         ({"store.kind": "pinecone"}, ("PINECONE_API_KEY", "PINECONE_INDEX_NAME")),
         ({"store.kind": "pinecone", "store.pinecone.host": "h"}, ("PINECONE_API_KEY",)),
         ({"store.kind": "pinecone", "store.pinecone.api_key": " "}, ("PINECONE_API_KEY", "PINECONE_INDEX_NAME")),
-        ({"cache.kind": "redis"}, ("cache.url",)),
-        ({"cache.kind": "redis", "cache.enabled": False}, ()),
-        ({"cache.kind": "redis", "llm.kind": "openai"}, ("OPENAI_API_KEY", "cache.url")),
+        ({"cache.kind": "redis"}, ("cache.redis.url",)),
+        ({"cache.kind": "none"}, ()),
+        ({"cache.kind": "redis", "llm.kind": "openai"}, ("OPENAI_API_KEY", "cache.redis.url")),
     ],
 )
 def test_all_that_is_missing_is_told_at_once(overrides: dict[str, Any], missing: tuple[str, ...]) -> None:
@@ -146,5 +146,5 @@ def test_what_is_handed_in_needs_no_key() -> None:
 def test_a_wrong_product_of_a_factory_is_not_shown() -> None:
     """It may show the options that it was made with, keys among them."""
     with pytest.raises(ConfigurationError, match="made an object of the type dict") as caught:
-        build_store(StoreConfig(kind="builtins:dict", options={"api_key": "canary"}), Path("unused"), None)
+        build_store(StoreConfig(kind="builtins:dict", custom={"api_key": "canary"}), Path("unused"), None)
     assert "canary" not in str(caught.value)

@@ -19,9 +19,9 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from llama_index.vector_stores.retrieval_core import RetrievalCoreVectorStore, index_file
+from retrieval_core.adapters.registry import build_store
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
-from retrieval_core.index.builders.backends import build_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -272,7 +272,7 @@ def test_what_is_said_of_a_cache_that_is_still_loaded() -> None:
 
 def test_switched_off() -> None:
     """Without a cache every question is searched for, and embedded anew if that is switched off too."""
-    world = World(cache__enabled=False)
+    world = World(cache__kind="none")
     pipeline = RetrievalPipeline(world.store, world.embedder, config=world.pipeline.config, clock=world.clock)
     for _ in range(2):
         assert not asyncio.run(pipeline.aretrieve(QUESTION)).from_cache

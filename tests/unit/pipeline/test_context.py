@@ -79,7 +79,7 @@ def test_a_context_has_hits_and_neighbours_with_citations_that_match() -> None:
 def test_the_store_is_asked_as_often_for_many_hits_as_for_one(top_k: int) -> None:
     """One search a side, one read of the hits, one read of everything around them."""
     store = TroubledStore()
-    pipeline, _ = a_context_pipeline(store, search__top_k=top_k, cache__enabled=False)
+    pipeline, _ = a_context_pipeline(store, search__top_k=top_k, cache__kind="none")
     with pipeline:
         pack = pipeline.context("moon part")
     assert len([passage for passage in pack.passages if passage.role == "primary"]) == top_k

@@ -116,7 +116,7 @@ def test_what_is_searched_beside_a_question_is_bounded() -> None:
         variants=tuple(Variant("x", f"{SATURN} {number}") for number in range(100)),
         linked=tuple(Linked("x", "y", (Candidate("p0", 1.0),)) for _ in range(100)),
     )
-    config = load_config(overrides={"transform.use": ["much"], "cache.enabled": False})
+    config = load_config(overrides={"transform.use": ["much"], "cache.kind": "none"})
     RetrievalPipeline(
         store, FakeEmbedder(), config=config, clock=FakeClock(), transformers={"much": FakeTransformer(made)}
     ).retrieve("bread")
@@ -170,7 +170,7 @@ def test_a_batch_that_fails_does_not_close_the_way_for_single_questions() -> Non
     """Its breaker is its own, and after the first batch that fails no other is tried."""
     store = TroubledStore()
     filled(store)
-    settings = {"cache.enabled": False, "retry.max_retries": 0, "breaker.failures": 1}
+    settings = {"cache.kind": "none", "retry.max_retries": 0, "breaker.failures": 1}
     pipeline = RetrievalPipeline(store, Slow(), config=load_config(overrides=settings), clock=FakeClock())
     outcomes = pipeline.retrieve_many([f"{SATURN} {number}" for number in range(200)])
     assert all(outcome.result is not None and not outcome.result.degraded for outcome in outcomes)
@@ -178,7 +178,7 @@ def test_a_batch_that_fails_does_not_close_the_way_for_single_questions() -> Non
 
 def test_an_error_of_python_stays_with_its_question() -> None:
     """An exception that no plug-in should raise becomes that question's error."""
-    pipeline = a_pipeline(settings={"cache.enabled": False})
+    pipeline = a_pipeline(settings={"cache.kind": "none"})
     retrieve = pipeline._retrieve
 
     async def failing(query: Any, plan: Any) -> Any:

@@ -34,7 +34,7 @@ class Reopened(FakeEmbedder):
 def a_pipeline(embedder: FakeEmbedder, clock: FakeClock | None = None) -> RetrievalPipeline:
     store = TroubledStore()
     filled(store)
-    settings = {"cache.enabled": False, "retry.max_retries": 0, "breaker.failures": 3}
+    settings = {"cache.kind": "none", "retry.max_retries": 0, "breaker.failures": 3}
     return RetrievalPipeline(store, embedder, config=load_config(overrides=settings), clock=clock or FakeClock())
 
 

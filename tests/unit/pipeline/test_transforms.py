@@ -40,7 +40,7 @@ def a_pipeline(
         store = TroubledStore()
         filled(store)
     keys = {key.replace("__", "."): value for key, value in settings.items()}
-    config = load_config(overrides={"transform.use": [*(transformers or {})], "cache.enabled": False, **keys})
+    config = load_config(overrides={"transform.use": [*(transformers or {})], "cache.kind": "none", **keys})
     return RetrievalPipeline(
         store,
         embedder or FakeEmbedder(),

@@ -35,7 +35,7 @@ cases:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project with an index and a suite."""
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     with open_index(tmp_path / "zoo.db", config=config, embedder=FakeEmbedder()) as index:
         index.add(chunks())
     (tmp_path / "pytest.ini").write_text("[pytest]\nretrieval_config = zoo.toml\n")

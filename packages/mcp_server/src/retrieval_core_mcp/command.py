@@ -211,8 +211,8 @@ def _settings(options: argparse.Namespace, token: str | None = None) -> ServerSe
 
 def _preloaded(settings: ServerSettings) -> Embedder | None:
     """Return the embedder, whose model loads while the protocol's library is imported: nobody is answered before."""
+    from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - likewise
     from retrieval_core.errors import ConfigurationError  # noqa: PLC0415 - after the options
-    from retrieval_core.index.builders.backends import preloaded_embedder  # noqa: PLC0415 - likewise
 
     try:
         return preloaded_embedder(settings.retrieval)

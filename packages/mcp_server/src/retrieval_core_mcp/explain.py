@@ -25,7 +25,8 @@ _PATH = re.compile(r"(?:file:|\b[A-Za-z]:)?[\\/]{1,3}(?:[\w.~ -]*[\w.~-][\\/])*[
 
 def scrub(text: str, config: RetrievalConfig) -> str:
     """Return a message without file-system paths."""
-    for place in (config.index, config.embedder.model_folder):
+    folder = getattr(config.embedder.tables.get("local"), "model_folder", None)
+    for place in (config.index, folder):
         if place is not None:
             for form in {str(Path(place).absolute()), str(place)}:
                 text = text.replace(form, "the index" if place == config.index else "the model's folder")

@@ -438,7 +438,8 @@ class Library:
         return await asyncio.to_thread(self._open_now)
 
     def _open_default(self, config: RetrievalConfig) -> Index:
-        from retrieval_core.index.builders.backends import build_usage, preloaded_embedder  # noqa: PLC0415 - slow to import
+        from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - slow to import
+        from retrieval_core.index.places import build_usage  # noqa: PLC0415 - slow to import
 
         embedder = preloaded_embedder(config)
         from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise, while the model loads
@@ -450,7 +451,7 @@ class Library:
 
     def _open_now(self) -> _Opened:
         index = self._open_index(self._settings.retrieval)
-        from retrieval_core.index.builders.backends import build_word_analyzer  # noqa: PLC0415 - likewise
+        from retrieval_core.adapters.registry import build_word_analyzer  # noqa: PLC0415 - likewise
         from retrieval_core.pipeline import RetrievalPipeline  # noqa: PLC0415 - likewise
 
         words = RetrievalPipeline(index.store, config=index.config)

@@ -12,12 +12,12 @@ pytest.importorskip("fastembed", reason="the extra 'fastembed' is not installed"
 
 from fastembed import TextEmbedding
 
-from retrieval_core.adapters.embedders.fastembed import FastembedEmbedder
-from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.embedders.fastembed import FastembedEmbedder, FastembedEmbedderSettings
+from retrieval_core.adapters.embedders.local import LocalEmbedder, LocalEmbedderSettings
 from retrieval_core.adapters.local_models.known_models import ModelFacts
-from retrieval_core.config import FastembedEmbedderConfig, LocalEmbedderConfig, load_config
+from retrieval_core.adapters.registry import build_embedder
+from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError, MissingExtraError, ModelNotFoundError
-from retrieval_core.index.builders.backends import build_embedder
 from support.tiny_colbert import write_model
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 def test_nothing_is_downloaded_before_the_first_text(downloads: list[str], tmp_path: Path) -> None:
     """Then the model's files are fetched, and give what they give in a folder."""
-    embedder = FastembedEmbedder(FastembedEmbedderConfig(model=UNKNOWN), threads=1)
+    embedder = FastembedEmbedder(FastembedEmbedderSettings(model=UNKNOWN), threads=1)
     assert embedder.id.startswith(f"fastembed/{UNKNOWN}@")
     assert (embedder.dimension, embedder.max_tokens) == (64, 126)
     assert not downloads
     question, passages = asyncio.run(embedder.embed_query(TEXT)), asyncio.run(embedder.embed_texts([TEXT]))
     assert set(downloads) == {"Qdrant/constella-nano"}
-    local = LocalEmbedder(folder=tmp_path, settings=LocalEmbedderConfig(**STATED), threads=1)
+    local = LocalEmbedder(folder=tmp_path, settings=LocalEmbedderSettings(**STATED), threads=1)
     np.testing.assert_array_equal(question, asyncio.run(local.embed_query(TEXT)))
     np.testing.assert_array_equal(passages, asyncio.run(local.embed_texts([TEXT])))
     embedder.close()
@@ -83,14 +83,14 @@ def test_a_known_model_needs_its_name_alone() -> None:
 def test_a_model_of_which_nothing_is_known() -> None:
     """It is not used with a guess."""
     with pytest.raises(
-        ConfigurationError, match=r"not known\. Set embedder\.fastembed\.model .* embedder\.model_folder"
+        ConfigurationError, match=r"not known\. Set embedder\.fastembed\.model .* embedder\.local\.model_folder"
     ):
-        FastembedEmbedder(FastembedEmbedderConfig(model=UNKNOWN))
+        FastembedEmbedder(FastembedEmbedderSettings(model=UNKNOWN))
 
 
 def test_a_model_that_fastembed_does_not_list(downloads: list[str]) -> None:
     """The first text tells those that it does, and nothing was asked for."""
-    embedder = FastembedEmbedder(FastembedEmbedderConfig(model="me/mine"))
+    embedder = FastembedEmbedder(FastembedEmbedderSettings(model="me/mine"))
     with pytest.raises(ConfigurationError, match=r"knows no model 'me/mine' of this kind\. It knows BAAI/bge-base-en"):
         asyncio.run(embedder.embed_query(TEXT))
     assert not downloads

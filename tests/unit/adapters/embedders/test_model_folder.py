@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from retrieval_core.adapters.embedders.local import LocalEmbedder
+from retrieval_core.adapters.embedders.local import LocalEmbedder, LocalEmbedderSettings
 from retrieval_core.adapters.local_models.known_models import ModelFacts
 from retrieval_core.adapters.local_models.model_folder import facts_in
-from retrieval_core.config import LocalEmbedderConfig
 from retrieval_core.errors import ConfigurationError, ModelNotFoundError
 from retrieval_core.testing.embedder_kit import PASSAGES, EmbedderConformance
 
@@ -111,7 +110,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(folder: Path, **settings: Any) -> LocalEmbedder:
-    return LocalEmbedder(folder=folder, settings=LocalEmbedderConfig(**{**STATED, **settings}), threads=1)
+    return LocalEmbedder(folder=folder, settings=LocalEmbedderSettings(**{**STATED, **settings}), threads=1)
 
 
 def vectors(embedder: LocalEmbedder, *texts: str) -> Matrix:
@@ -254,16 +253,18 @@ class TestEmbedding:
 def test_the_installed_model_may_be_used_in_another_way() -> None:
     """Its prefix or its length; another model or file needs a folder."""
     plain = LocalEmbedder()
-    assert LocalEmbedder(settings=LocalEmbedderConfig(model="BAAI/bge-small-en-v1.5")).id == plain.id
-    other = LocalEmbedder(settings=LocalEmbedderConfig(query_prefix="", max_tokens=128))
+    assert LocalEmbedder(settings=LocalEmbedderSettings(model="BAAI/bge-small-en-v1.5")).id == plain.id
+    other = LocalEmbedder(settings=LocalEmbedderSettings(query_prefix="", max_tokens=128))
     assert (other.max_tokens, other.dimension) == (126, 384)
     assert other.id != plain.id
-    others = (LocalEmbedderConfig(model="BAAI/bge-base-en-v1.5"), LocalEmbedderConfig(file="model_int8.onnx"))
+    others = (LocalEmbedderSettings(model="BAAI/bge-base-en-v1.5"), LocalEmbedderSettings(file="model_int8.onnx"))
     for settings in others:
-        with pytest.raises(ConfigurationError, match=r"without embedder\.model_folder there is only bge-small-en-v1"):
+        with pytest.raises(
+            ConfigurationError, match=r"without embedder\.local\.model_folder there is only bge-small-en-v1"
+        ):
             LocalEmbedder(settings=settings)
     with pytest.raises(ConfigurationError, match=r"not known to bear being cut; embedder\.local\.dimension is 256"):
-        LocalEmbedder(settings=LocalEmbedderConfig(dimension=256))
+        LocalEmbedder(settings=LocalEmbedderSettings(dimension=256))
 
 
 @needs_runtime

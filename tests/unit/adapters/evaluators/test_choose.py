@@ -8,9 +8,9 @@ import pytest
 from retrieval_core.adapters import evaluators
 from retrieval_core.adapters.evaluators import choose_evaluator
 from retrieval_core.adapters.evaluators.local import LocalEvaluator
+from retrieval_core.adapters.registry import build_evaluator
 from retrieval_core.config import EvaluationConfig
 from retrieval_core.errors import ConfigurationError, MissingExtraError
-from retrieval_core.index.builders.stages import build_evaluator
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 
@@ -83,4 +83,4 @@ def test_ragas_without_its_models_names_the_settings(
 def test_an_unknown_kind_is_refused() -> None:
     """The message lists those that there are."""
     with pytest.raises(ConfigurationError, match="'best' is none of auto, ragas, local"):
-        build_evaluator(EvaluationConfig(enabled=True, kind="best"), LLM, EMBEDDER)
+        build_evaluator(EvaluationConfig(kind="best"), LLM, EMBEDDER)

@@ -13,11 +13,11 @@ pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'ret
 
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.graph import GraphQueryTranslator, KnowledgeGraph, Triple
+from retrieval_core.adapters.registry import build_graph_translator
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.cli.commands import main
 from retrieval_core.config import GraphConfig, RetrievalConfig
-from retrieval_core.index.builders.graph import build_graph_translator
 from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, Versioned

@@ -131,7 +131,7 @@ def filled(collection: Collection, *, distance: str = "Cosine", more: tuple[str,
 def test_the_doctor_proposes_the_mapping(program: str) -> None:
     """It says what to set; and with just that the collection is in order."""
     collection = COLLECTIONS[program]
-    fake = {"embedder.kind": "retrieval_core.testing.fakes:FakeEmbedder", "embedder.options.dimension": DIMENSION}
+    fake = {"embedder.kind": "retrieval_core.testing.fakes:FakeEmbedder", "embedder.custom.dimension": DIMENSION}
     with WireServer(filled(collection)) as server:
         given = {"store.kind": "qdrant", "store.qdrant.url": server.url, "store.qdrant.collection": "docs", **fake}
 

@@ -159,7 +159,7 @@ def test_what_ends_most_alike_is_proposed(tmp_path: Path, expected: str, meant: 
     for folder in ("farm", "zoo"):
         (tmp_path / "pages" / folder).mkdir(parents=True)
         (tmp_path / "pages" / folder / "tapirs.md").write_text(f"# Tapirs\n\nTapirs of the {folder} swim.\n")
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder()) as index:
         index.ingest(tmp_path / "pages")
         told = one(index, query="tapirs", expect={"documents": [expected]}).problems[0].message
@@ -223,7 +223,7 @@ class Failing(FakeEmbedder):
 )
 def test_a_question_that_cannot_be_embedded_is_an_error(tmp_path: Path, error: Exception) -> None:
     """And not a result by words alone, which would be another configuration's."""
-    config = load_config(overrides={"cache.enabled": False, "store.kind": "memory", "retry.max_retries": 0})
+    config = load_config(overrides={"cache.kind": "none", "store.kind": "memory", "retry.max_retries": 0})
     with open_index(tmp_path / "i.db", config=config, embedder=Failing(error)) as index:
         index.add(chunks())
         result = run(index, {"query": "this will fail", "expect": {"documents": ["bread.md"]}}, CALVES)
@@ -232,7 +232,7 @@ def test_a_question_that_cannot_be_embedded_is_an_error(tmp_path: Path, error: E
 
 
 def test_an_index_that_is_not_there_is_an_error_of_every_case(tmp_path: Path) -> None:
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     with open_index(tmp_path / "absent.db", config=config, embedder=FakeEmbedder()) as index:
         result = run(index, CALVES, CALVES)
     assert [kinds(case) for case in result.results] == [["CollectionNotFoundError"]] * 2
@@ -304,7 +304,7 @@ def test_runs_that_differ_are_told(index: Index, monkeypatch: pytest.MonkeyPatch
 
 def test_an_index_that_keeps_results_is_refused(tmp_path: Path) -> None:
     with (
-        small_index(tmp_path, cache__enabled=True) as index,
+        small_index(tmp_path, cache__kind="memory") as index,
         pytest.raises(InvalidParameterError, match="without a cache of results"),
     ):
         IndexTarget(index)
@@ -361,14 +361,14 @@ def test_concurrency_is_checked(index: Index, concurrency: Any) -> None:
 def test_what_was_asked_is_described(index: Index) -> None:
     subject = run(index, CALVES).subject
     assert (subject.chunks, subject.documents, subject.embedder) == (6, 4, "fake-words-256")
-    assert subject.configuration["cache"] == {"enabled": False}
+    assert subject.configuration["cache"] == {"kind": "none"}
     assert set(subject.versions) == {"python", "retrieval-core"}
     assert made_up({}).subject.location == "somewhere"
 
 
 def test_the_corpus_has_a_digest_that_changes_with_it(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    config = load_config(overrides={"cache.enabled": False})
+    config = load_config(overrides={"cache.kind": "none"})
     digests: list[str | None] = []
     with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder()) as index:
         for text in ("Owls hunt.", "Owls hunt.", "Owls sleep."):

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.adapters.registry import build_condenser, build_transformers, model_for
 from retrieval_core.adapters.transformers.condense import LLMCondenser
 from retrieval_core.adapters.transformers.decompose import QueryDecomposer
 from retrieval_core.adapters.transformers.heuristic import HeuristicCondenser
@@ -13,7 +14,6 @@ from retrieval_core.adapters.transformers.hyde import HyDEGenerator
 from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.config import TransformConfig, load_config
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.builders.stages import build_condenser, build_transformers, model_for
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_transform import FakeTransformer
 
@@ -61,7 +61,7 @@ def test_given_ones() -> None:
 
 def test_a_factory() -> None:
     """It is called with its options, and its product goes by its name."""
-    made = build_transformers(TransformConfig(use=(OWN,), options={"name": "mine"}), None)
+    made = build_transformers(TransformConfig(use=(OWN,), custom={"name": "mine"}), None)
     assert made[OWN].id == "mine"
 
 
@@ -70,7 +70,7 @@ def test_a_factory() -> None:
     [
         (
             "hide",
-            "transform.use: 'hide' is none of keywords, decompose, hyde, graph, own; for a custom factory set it to",
+            "transform.use: 'hide' is none of keywords, decompose, hyde, graph, own; for a custom class set it to",
         ),
         ("nowhere:factory", "transform.use"),
         ("retrieval_core.testing.fakes:FakeEmbedder", "transform.use"),

@@ -39,7 +39,7 @@ def a_pipeline(observer: Observer, store: Any = None, **settings: Any) -> Retrie
         store = TroubledStore()
         filled(store)
     config = load_config(overrides={key.replace("__", "."): value for key, value in settings.items()})
-    cache = MemoryCache(100, 60) if config.cache.enabled else None
+    cache = MemoryCache(100, 60) if config.cache.is_on else None
     return RetrievalPipeline(store, FakeEmbedder(), cache=cache, observer=observer, config=config, clock=FakeClock())
 
 
@@ -64,7 +64,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
 def test_a_query_is_counted_with_its_calls() -> None:
     """Each call that leaves the pipeline is one of its stage."""
     metrics = Metrics()
-    a_pipeline(metrics, cache__enabled=False).retrieve(QUERY)
+    a_pipeline(metrics, cache__kind="none").retrieve(QUERY)
     seen = metrics.snapshot()
     assert (seen.queries, seen.answered, seen.failed, seen.in_progress) == (1, 1, 0, 0)
     assert {stage: one.calls for stage, one in seen.stages.items()} == {
@@ -79,7 +79,7 @@ def test_a_query_is_counted_with_its_calls() -> None:
 def test_fifty_queries_at_a_time_are_counted_exactly() -> None:
     """Nothing is lost or counted twice where queries overlap."""
     metrics = Metrics()
-    pipeline = a_pipeline(metrics, cache__enabled=False)
+    pipeline = a_pipeline(metrics, cache__kind="none")
 
     async def run() -> None:
         async with pipeline:
@@ -137,7 +137,7 @@ def test_attempts_and_failures_are_counted() -> None:
     store = TroubledStore()
     filled(store)
     store.failures["lexical"] = ServiceConnectionError("down", "fake")
-    a_pipeline(metrics, store, cache__enabled=False, retry__max_retries=2).retrieve(QUERY)
+    a_pipeline(metrics, store, cache__kind="none", retry__max_retries=2).retrieve(QUERY)
     seen = metrics.snapshot()
     assert (seen.stages["lexical"].calls, seen.stages["lexical"].attempts, seen.stages["lexical"].failures) == (1, 3, 1)
     assert (seen.degraded_queries, dict(seen.degraded)) == (1, {"lexical": 1})
@@ -163,7 +163,7 @@ def test_a_cancelled_query_is_counted_as_such() -> None:
     store.hanging = {"dense", "lexical"}
 
     async def run() -> None:
-        async with a_pipeline(metrics, store, cache__enabled=False) as pipeline:
+        async with a_pipeline(metrics, store, cache__kind="none") as pipeline:
             task = asyncio.create_task(pipeline.aretrieve(QUERY))
             for _ in range(100):
                 await asyncio.sleep(0)

@@ -108,7 +108,7 @@ def test_a_query_is_a_span_with_its_calls_below() -> None:
 def test_fifty_queries_at_a_time_keep_their_own_calls() -> None:
     """Every call's span stands below its own query, and every query's below its own caller's."""
     watched = Watched()
-    pipeline = a_pipeline(watched.observer, cache__enabled=False)
+    pipeline = a_pipeline(watched.observer, cache__kind="none")
 
     async def ask(number: int) -> None:
         with watched.tracers.get_tracer("app").start_as_current_span(f"request {number}"):
@@ -205,7 +205,7 @@ def test_a_cancelled_query_is_no_error() -> None:
     store = TroubledStore()
     filled(store)
     store.hanging = {"dense", "lexical"}
-    pipeline = a_pipeline(watched.observer, store, cache__enabled=False)
+    pipeline = a_pipeline(watched.observer, store, cache__kind="none")
 
     async def run() -> None:
         async with pipeline:

@@ -10,6 +10,9 @@ from retrieval_core.errors import checked_count
 from retrieval_core.text.prompting import Asking
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.ports import LLM
     from retrieval_core.text.prompting import Task
 
@@ -28,12 +31,20 @@ class AsksLLM(Generic[A]):
         InvalidParameterError: The prompt is blank.
     """
 
+    needs_llm = True
+    """It is left out if there is no language model."""
     _task: Task[A]
     _settings: tuple[object, ...]
     """What else shapes the result, for the id."""
 
     def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
         self._asking = Asking(llm, self._task, prompt, *self._settings)
+
+    @classmethod
+    def from_settings(cls, settings: BaseModel | None, parts: AdapterParts) -> Self:
+        """Make it over the language model, with the configured instructions."""
+        prompts: dict[str, str] = parts.section.prompts if settings is None else dict(settings)
+        return cls(parts.model, prompt=prompts.get(parts.kind if settings is None else "prompt"))
 
     @property
     def id(self) -> str:
@@ -52,6 +63,9 @@ class AsksInBatches:
     Raises:
         InvalidParameterError: ``batch_size`` is less than 1.
     """
+
+    needs_llm = True
+    """It is left out if there is no language model."""
 
     def __init__(self, llm: LLM, prompt: str, batch_size: int) -> None:
         self._llm = llm

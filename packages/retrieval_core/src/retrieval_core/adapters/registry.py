@@ -1,37 +1,72 @@
-"""Which kinds there are of what may be plugged in, where each is declared, and how it is made from its settings.
+"""From settings to adapters: one function for each port; see :mod:`retrieval_core.config.kinds` for the kinds.
 
-Each adapter declares itself beside its class, as ``ADAPTER``; the tables at the end say where. Nothing of one is
-imported before its kind is chosen. A kind of your own is ``"package.module:name"``, which names such a declaration, or
-anything that can be called with its options.
+An adapter is a class. Its settings are the class attribute ``Settings``, a Pydantic model, if it has any. It is made by
+its class method ``from_settings(settings, parts)``, or, if it has none, called with the settings as keyword arguments.
+With the class attribute ``needs_llm = True`` it is left out if there is no language model. ``retrieval doctor`` awaits
+its method ``probe()``, if it has one. What is given by its path may also be a function that returns an adapter.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from retrieval_core.config import kinds
 from retrieval_core.config.addresses import without_secrets
+from retrieval_core.config.kinds import CUSTOM, NONE, Port
+from retrieval_core.config.missing import check_complete
 from retrieval_core.config.problems import problems_of, refusal
-from retrieval_core.errors import ConfigurationError
+from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.ports.checks import ABILITIES, missing_abilities
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from pydantic import BaseModel
+    from collections.abc import Callable, Mapping
 
     from retrieval_core import ports
+    from retrieval_core.adapters.graph import GraphQueryTranslator
+    from retrieval_core.config import (
+        AnalysisConfig,
+        AnswerConfig,
+        CacheConfig,
+        ContextConfig,
+        EmbedderConfig,
+        EvaluationConfig,
+        GraphConfig,
+        LLMConfig,
+        PrunerConfig,
+        RelevanceFilterConfig,
+        RerankerConfig,
+        RetrievalConfig,
+        RewriterConfig,
+        StoreConfig,
+        TransformConfig,
+    )
     from retrieval_core.text.analysis import Analyzer
 
-T = TypeVar("T")
+NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "store": ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
+        "embedder": ABILITIES["embedder"],
+        "llm": ABILITIES["llm"],
+        "reranker": ABILITIES["reranker"],
+        "relevance_filter": ("id", "batch_size", "judge"),
+        "pruner": ("id", "batch_size", "keep"),
+        "rewriter": ("id", "rewrite"),
+        "transform": ("id", "transform"),
+        "evaluation": ("id", "evaluate"),
+        "answer": ("id", "batch_size", "verify"),
+        "cache": ("get", "set", "clear", "aclose"),
+        "context": ABILITIES["token_counter"],
+    }
+)
+"""What each adapter of a port must have, by section."""
 
 
 def local_cross_encoder(batch_size: int | None = None) -> ports.Reranker:
@@ -55,7 +90,8 @@ class AdapterParts:
         cross_encoder: Makes the one of this machine, which several stages may share.
         location: The file or folder of the index, for a store.
         analyzer: How text becomes terms, for a store; how words do, for a reranker.
-        vectors: Names of the further vectors of chunks, for a store.
+        kind: The kind that was chosen.
+        section: The section of the configuration that chose it, with what all kinds share.
     """
 
     llm: ports.LLM | None = None
@@ -63,6 +99,8 @@ class AdapterParts:
     cross_encoder: Callable[[], ports.Reranker] = local_cross_encoder
     location: Path = Path()
     analyzer: Analyzer | None = None
+    kind: str = ""
+    section: Any = None
 
     @property
     def model(self) -> ports.LLM:
@@ -76,194 +114,298 @@ class AdapterParts:
         return {"embedder_id": id_, "dimension": dimension, "analyzer": self.analyzer}
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
-    """How one kind is made.
+def make(port: Port, kind: str, section: Any, parts: AdapterParts, beside: tuple[str, ...] = (), **given: Any) -> Any:
+    """Return an adapter, not yet loaded; ``None`` for ``none``, and if its language model is missing.
 
-    Attributes:
-        build: Makes it, loading nothing, of its settings and of what it may share. The settings are the section of the
-            configuration that names the kind, or what ``settings`` makes of its options.
-        settings: For a kind of your own: its options as a model, with their defaults; those that are wrong or unknown
-            are refused with their names.
-        asks_llm: Whether it asks the language model; it is left out where there is none.
-        probe: What ``retrieval doctor`` asks of it, at little cost, and says of it then; the same as of the other kinds
-            where it is not given.
+    Args:
+        section: The section of the settings that names the kind.
+        parts: What it may be made of as well.
+        beside: Other names that there are, for the error.
+        given: Further arguments for a class or function without ``from_settings``.
+
+    Raises:
+        ConfigurationError: There is no such kind, or it cannot be made so, or lacks something.
     """
+    if port.built_in.get(kind) == "":
+        return None
+    maker = port.find(kind, beside)
+    if getattr(maker, "needs_llm", False) and parts.llm is None:
+        return None
+    settings, arguments = _settings(port, kind, maker, section)
+    parts = replace(parts, kind=kind, section=section)
+    if hasattr(maker, "from_settings"):
+        made = maker.from_settings(settings, parts)
+    elif kind in port.built_in:
+        return maker(**arguments)
+    else:
+        made = _called(port, kind, maker, {**given, **arguments})
+    if kind in port.built_in:
+        return made
+    if missing := missing_abilities(made, NEEDED[port.section]):
+        what = type(made).__name__  # and not what it shows of itself, which may hold its settings
+        msg = f"{port.setting}: {kind!r} made an object of the type {what}, which has no {', '.join(missing)}; "
+        msg += "see retrieval_core.ports"
+        raise ConfigurationError(msg)
+    return made
 
-    build: Callable[[Any, AdapterParts], object]
-    settings: type[BaseModel] | None = None
-    asks_llm: bool = False
-    probe: Callable[[Any], Awaitable[str]] | None = None
+
+def _settings(port: Port, kind: str, maker: Any, section: Any) -> tuple[BaseModel | None, dict[str, Any]]:
+    """Return the settings of a kind, if its class declares any, and the keyword arguments that they are."""
+    custom: dict[str, Any] = getattr(section, CUSTOM, {})
+    if ":" not in kind:
+        settings = section.settings_of(kind) if hasattr(section, "settings_of") else None
+    elif (model := getattr(maker, "Settings", None)) is not None:
+        settings = _checked(port, model, custom)
+    else:
+        return None, custom
+    return settings, {} if settings is None else dict(settings)
 
 
-@dataclass(frozen=True, slots=True)
-class Kinds(Generic[T]):
-    """All kinds of one port.
+def _checked(port: Port, model: type[BaseModel], custom: Mapping[str, Any]) -> BaseModel:
+    """Return the table of a custom class; any of it may be a secret, so an error shows no values."""
+    try:
+        return model.model_validate(custom)
+    except ValidationError as error:
+        lines = problems_of(
+            error,
+            name=lambda key: f"{port.section}.{CUSTOM}.{key}",
+            meant=lambda path: get_close_matches(str(path[-1]), model.model_fields, n=1),
+            secrets=None,
+        )
+    raise refusal("the settings of a custom class have", lines)
 
-    Attributes:
-        key: The setting that names one of them.
-        places: By the name of a kind, the module that declares it; blank where there is nothing to make.
-        abilities: What each must have, so that a wrong one is told at once.
+
+def _called(port: Port, kind: str, factory: Callable[..., object], arguments: dict[str, Any]) -> object:
+    try:
+        with suppress(ValueError):  # functions written in C need not tell what they take
+            signature(factory).bind(**arguments)
+    except TypeError as error:
+        given = ", ".join(arguments) or "no arguments"
+        msg = without_secrets(f"{port.setting}: {kind!r} cannot be called with {given} ({error})")
+        raise ConfigurationError(msg) from None
+    return factory(**arguments)
+
+
+def build_embedder(config: EmbedderConfig) -> ports.Embedder | None:
+    """Return the configured embedder, not yet loaded; ``None`` for the kind ``none``."""
+    return make(kinds.EMBEDDER, config.kind, config, AdapterParts())
+
+
+def model_source(config: EmbedderConfig) -> str | None:
+    """Return which local embedding model is used and where its files come from; ``None`` for other embedders.
+
+    Nothing is loaded, and nothing is downloaded.
+
+    Raises:
+        ConfigurationError: As of :func:`~retrieval_core.open_index`.
     """
-
-    key: str
-    places: Mapping[str, str]
-    abilities: tuple[str, ...]
-
-    @property
-    def section(self) -> str:
-        """The section of the settings that names one of them."""
-        return self.key.partition(".")[0]
-
-    def named(self, kind: str, beside: tuple[str, ...] = ()) -> Adapter | Callable[..., object]:
-        """Return what a kind is made by: its declaration, or a callable of the user's own.
-
-        Args:
-            beside: Other names that there are, for the error.
-
-        Raises:
-            ConfigurationError: There is no such kind, or it cannot be imported.
-        """
-        if kind in self.places:
-            module, _, name = self.places[kind].partition(":")
-            return getattr(import_module(f"retrieval_core.adapters.{module}"), name or "ADAPTER")
-        module, colon, name = kind.partition(":")
-        if not colon:
-            given = without_secrets(repr(kind))  # a key may have been put in the wrong place
-            names = ", ".join(dict.fromkeys((*self.places, *beside)))
-            msg = f'{self.key}: {given} is none of {names}; for a custom factory set it to "package.module:factory"'
-            raise ConfigurationError(msg)
-        try:
-            return getattr(import_module(module), name)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            msg = without_secrets(f"{self.key}: {kind!r} cannot be imported ({error})")
-            raise ConfigurationError(msg) from error
-
-    def make(
-        self, kind: str, section: Any, parts: AdapterParts, beside: tuple[str, ...] = (), **given: Any
-    ) -> T | None:
-        """Return what a kind stands for, not yet loaded; ``None`` for nothing, and where its language model is missing.
-
-        Args:
-            section: The settings that name the kind.
-            parts: What it may be made of as well.
-            beside: See :meth:`named`.
-            given: Further arguments for a callable of the user's own.
-
-        Raises:
-            ConfigurationError: There is no such kind, or it cannot be made so, or lacks something.
-        """
-        if self.places.get(kind) == "":
-            return None
-        maker = self.named(kind, beside)
-        if isinstance(maker, Adapter) and maker.asks_llm and parts.llm is None:
-            return None
-        options: dict[str, Any] = getattr(section, "options", {})
-        if kind in self.places:
-            return cast("T", cast("Adapter", maker).build(section, parts))
-        if isinstance(maker, Adapter):
-            made = maker.build(self._checked(maker.settings, options) if maker.settings else options, parts)
-        else:
-            made = self._called(kind, maker, {**given, **options})
-        if missing := missing_abilities(made, self.abilities):
-            what = type(made).__name__  # and not what it shows of itself, which may hold the options
-            msg = f"{self.key}: {kind!r} made an object of the type {what}, which has no {', '.join(missing)}; "
-            msg += "see retrieval_core.ports"
-            raise ConfigurationError(msg)
-        return cast("T", made)
-
-    def _checked(self, model: type[BaseModel], options: Mapping[str, Any]) -> BaseModel:
-        """Return options as their model; any of them may be a secret, so an error shows none of their values."""
-        try:
-            return model.model_validate(options)
-        except ValidationError as error:
-            lines = problems_of(
-                error,
-                name=lambda key: f"{self.section}.options.{key}",
-                meant=lambda path: get_close_matches(str(path[-1]), model.model_fields, n=1),
-                secrets=None,
-            )
-        raise refusal("the options of a part have", lines)
-
-    def _called(self, kind: str, factory: Callable[..., object], options: dict[str, Any]) -> object:
-        try:
-            with suppress(ValueError):  # functions written in C need not tell what they take
-                signature(factory).bind(**options)
-        except TypeError as error:
-            given = ", ".join(options) or "no arguments"
-            msg = without_secrets(f"{self.key}: {kind!r} cannot be called with {given} ({error})")
-            raise ConfigurationError(msg) from None
-        return factory(**options)
+    source = getattr(build_embedder(config), "model_source", None)
+    return source if isinstance(source, str) else None
 
 
-def _kinds(**places: str) -> Mapping[str, str]:
-    return MappingProxyType({name.replace("_", "-"): place for name, place in places.items()})
+def preloaded_embedder(config: RetrievalConfig) -> ports.Embedder | None:
+    """Return the configured embedder, whose model loads beside what follows; for who is about to ask by meaning.
+
+    Raises:
+        ConfigurationError: As of :func:`~retrieval_core.open_index`.
+    """
+    check_complete(config)
+    embedder = build_embedder(config.embedder)
+    # As Preloading has it, which is not asked: importing the ports, and what they import, can wait until it loads.
+    preload = getattr(embedder, "preload", None)
+    if preload is not None:
+        preload()
+    return embedder
 
 
-STORES: Kinds[ports.CataloguedStore] = Kinds(
-    "store.kind",
-    _kinds(
-        sqlite="stores.sqlite.store",
-        lancedb="stores.lancedb.store",
-        memory="stores.memory",
-        pinecone="stores.pinecone.store",
-        qdrant="stores.qdrant.store",
-    ),
-    ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
-)
-EMBEDDERS: Kinds[ports.Embedder] = Kinds(
-    "embedder.kind",
-    _kinds(
-        local="embedders.local",
-        fastembed="embedders.fastembed",
-        openai="embedders.openai",
-        cohere="embedders.cohere",
-        none="",
-    ),
-    ABILITIES["embedder"],
-)
-LLMS: Kinds[ports.LLM] = Kinds("llm.kind", _kinds(openai="llms.openai", none=""), ABILITIES["llm"])
-RERANKERS: Kinds[ports.Reranker] = Kinds(
-    "reranker.kind",
-    _kinds(
-        local="rerankers.local",
-        llm="rerankers.llm",
-        cohere="rerankers.cohere",
-        cross_encoder="rerankers.fastembed:CROSS_ENCODER",
-        late_interaction="rerankers.fastembed:LATE_INTERACTION",
-        none="",
-    ),
-    ABILITIES["reranker"],
-)
-RELEVANCE_FILTERS: Kinds[ports.RelevanceFilter] = Kinds(
-    "relevance_filter.kind",
-    _kinds(llm="relevance_filters.llm", local="relevance_filters.cross_encoder", none=""),
-    ("id", "batch_size", "judge"),
-)
-PRUNERS: Kinds[ports.Pruner] = Kinds(
-    "pruner.kind",
-    _kinds(embedder="pruners.embedder", local="pruners.cross_encoder", provence="pruners.provence", none=""),
-    ("id", "batch_size", "keep"),
-)
-REWRITERS: Kinds[ports.Rewriter] = Kinds(
-    "rewriter.kind", _kinds(llm="transformers.rewrite", none=""), ("id", "rewrite")
-)
-TRANSFORMERS: Kinds[ports.QueryTransformer] = Kinds(
-    "transform.use",
-    _kinds(keywords="transformers.keywords", decompose="transformers.decompose", hyde="transformers.hyde", graph=""),
-    ("id", "transform"),
-)
-EVALUATORS: Kinds[ports.Evaluator] = Kinds(
-    "evaluation.kind", dict.fromkeys(("auto", "ragas", "local"), "evaluators"), ("id", "evaluate")
-)
-VERIFIERS: Kinds[ports.Verifier] = Kinds(
-    "answer.verifier", _kinds(auto="verifiers.llm", llm="verifiers.llm"), ("id", "batch_size", "verify")
-)
-CACHES: Kinds[ports.ResultCache] = Kinds(
-    "cache.kind", _kinds(memory="caches.memory", redis="caches.redis"), ("get", "set", "clear", "aclose")
-)
-TOKEN_COUNTERS: Kinds[ports.TokenCounter] = Kinds(
-    "context.token_counter",
-    MappingProxyType({"auto": "", **dict.fromkeys(("o200k_base", "cl100k_base"), "token_counters")}),
-    ABILITIES["token_counter"],
-)
+def build_llm(config: LLMConfig) -> ports.LLM | None:
+    """Return the configured language model; ``None`` for the kind ``none``."""
+    return make(kinds.LLM, config.kind, config, AdapterParts())
+
+
+def build_cache(config: CacheConfig) -> ports.ResultCache | None:
+    """Return the configured cache of results; ``None`` for the kind ``none``."""
+    return make(kinds.CACHE, config.kind, config, AdapterParts())
+
+
+def build_store(
+    config: StoreConfig,
+    location: Path,
+    embedder: ports.Embedder | None,
+    *,
+    analyzer: Analyzer | None = None,
+) -> ports.CataloguedStore:
+    """Return the configured store, not yet opened.
+
+    Args:
+        location: The index file.
+        embedder: Makes the vectors that it keeps.
+        analyzer: How text becomes terms; the default one where it is not given.
+    """
+    parts = AdapterParts(embedder=embedder, location=location, analyzer=analyzer)
+    given = parts.of_store
+    if config.kind not in kinds.STORE.built_in:
+        from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415 - the other stores load it too
+
+        # A function need not know of what is as everywhere.
+        if analyzer is None or analyzer.id == Analyzer().id:
+            del given["analyzer"]
+    return make(kinds.STORE, config.kind, config, parts, **given)
+
+
+def build_analyzer(config: AnalysisConfig) -> Analyzer:
+    """Return what turns text into terms, for stores and for highlighting.
+
+    Raises:
+        ConfigurationError: There is no such language, or its stop words are not installed.
+    """
+    from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415
+
+    try:
+        return Analyzer(config.language, stop_words=config.stop_words, word_ngrams=config.word_ngrams)
+    except InvalidParameterError as error:
+        msg = f"analysis: {error}"
+        raise ConfigurationError(msg) from error
+
+
+def build_word_analyzer(config: AnalysisConfig) -> Analyzer:
+    """Return what turns text into the terms of single words, in the configured language; see :func:`build_analyzer`."""
+    return build_analyzer(config.model_copy(update={"word_ngrams": 1}))
+
+
+def build_rerankers(
+    config: RerankerConfig,
+    llm: ports.LLM | None,
+    local: Callable[[], ports.Reranker] = local_cross_encoder,
+    analyzer: Analyzer | None = None,
+) -> tuple[ports.Reranker, ...]:
+    """Return the configured reranker and its fallbacks, in their order; none of them is loaded yet.
+
+    The kind ``llm`` is left out where there is no LLM.
+
+    Args:
+        analyzer: Chooses the sentences that the kind ``local`` is shown; English where it is not given.
+    """
+    parts = AdapterParts(llm, cross_encoder=local, analyzer=analyzer)
+    made = (make(kinds.RERANKER, kind, config, parts) for kind in config.kinds)
+    return tuple(reranker for reranker in made if reranker is not None)
+
+
+def build_relevance_filter(
+    config: RelevanceFilterConfig, llm: ports.LLM | None, local: Callable[[], ports.Reranker] = local_cross_encoder
+) -> ports.RelevanceFilter | None:
+    """Return the configured relevance filter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
+    return make(kinds.RELEVANCE_FILTER, config.kind, config, AdapterParts(llm, cross_encoder=local))
+
+
+def build_pruner(
+    config: PrunerConfig, embedder: ports.Embedder | None, local: Callable[[], ports.Reranker]
+) -> ports.Pruner | None:
+    """Return the configured pruner, not yet loaded; ``None`` for the kind ``none``.
+
+    Raises:
+        ConfigurationError: The kind stands for nothing, or something that it needs is missing; ``missing_keys`` has it.
+    """
+    return make(kinds.PRUNER, config.kind, config, AdapterParts(embedder=embedder, cross_encoder=local))
+
+
+def build_rewriter(config: RewriterConfig, llm: ports.LLM | None) -> ports.Rewriter | None:
+    """Return the configured rewriter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
+    return make(kinds.REWRITER, config.kind, config, AdapterParts(llm))
+
+
+def build_evaluator(
+    config: EvaluationConfig, llm: ports.LLM | None, embedder: ports.Embedder | None
+) -> ports.Evaluator | None:
+    """Return the configured evaluator; ``None`` for the kind ``none``."""
+    if config.kind != NONE and config.kind in kinds.EVALUATOR.built_in:
+        from retrieval_core.adapters.evaluators import choose_evaluator  # noqa: PLC0415 - it is off by default
+
+        return choose_evaluator(config.kind, llm, embedder)
+    return make(kinds.EVALUATOR, config.kind, config, AdapterParts(llm, embedder))
+
+
+def build_token_counter(config: ContextConfig) -> ports.TokenCounter | None:
+    """Return what counts the tokens of contexts; ``None`` for ``auto``: the pipeline then asks its embedder."""
+    return make(kinds.TOKEN_COUNTER, config.token_counter, config, AdapterParts())
+
+
+def build_verifier(config: AnswerConfig, llm: ports.LLM | None) -> ports.Verifier | None:
+    """Return the configured verifier of answers; ``None`` if it asks the language model and there is none."""
+    return make(kinds.VERIFIER, config.verifier, config, AdapterParts(llm))
+
+
+@runtime_checkable
+class OffersModels(Protocol):
+    """What a language model may have on top: others at the same provider, over the same connection."""
+
+    def with_model(self, model: str) -> ports.LLM:
+        """Return another model of the provider; it needs no closing of its own."""
+        ...
+
+
+def build_transformers(
+    config: TransformConfig, llm: ports.LLM | None, given: Mapping[str, ports.QueryTransformer] | None = None
+) -> Mapping[str, ports.QueryTransformer]:
+    """Return all transformers that there can be, by the names that a query calls them by.
+
+    The built-in ones that need an LLM are left out where there is none, and ``graph`` where it is not given, also if
+    ``use`` names them.
+
+    Args:
+        llm: Of the configuration; ``transform.model`` is another model of its provider.
+        given: Ready-made ones, such as the graph's and those of a program. They go before those with the same name.
+
+    Raises:
+        ConfigurationError: ``use`` names something else, a factory fails, or the provider has no other models.
+    """
+    parts = AdapterParts(None if llm is None else model_for(config, llm))
+    made: dict[str, ports.QueryTransformer] = dict(given or {})
+    built_in = kinds.TRANSFORMER.built_in if llm is not None else ()  # all of them ask it
+    for name in dict.fromkeys((*built_in, *config.use)):
+        if name not in made:
+            transformer = make(kinds.TRANSFORMER, name, config, parts, tuple(made))
+            made |= {} if transformer is None else {name: transformer}
+    return made
+
+
+def build_graph_translator(config: GraphConfig, store: ports.Store) -> GraphQueryTranslator | None:
+    """Return the translator of the configured graph, whose file is not yet read; ``None`` without a graph."""
+    if config.file is None:
+        return None
+    from retrieval_core.adapters.graph import GraphQueryTranslator  # noqa: PLC0415 - only if it is configured
+
+    return GraphQueryTranslator(config.file, store)
+
+
+def build_condenser(config: TransformConfig, llm: ports.LLM | None) -> ports.QueryTransformer | None:
+    """Return what makes a question of a conversation stand alone; ``None`` where that is switched off.
+
+    Where there is no LLM, it is the heuristic.
+
+    Raises:
+        ConfigurationError: The provider has no other models, and ``transform.model`` names one.
+    """
+    if config.history == "none":
+        return None
+    if llm is None or config.history == "heuristic":
+        from retrieval_core.adapters.transformers.heuristic import HeuristicCondenser  # noqa: PLC0415
+
+        return HeuristicCondenser()
+    from retrieval_core.adapters.transformers.condense import LLMCondenser  # noqa: PLC0415
+
+    return LLMCondenser(model_for(config, llm), prompt=config.prompts.get("history"))
+
+
+def model_for(config: TransformConfig, llm: ports.LLM) -> ports.LLM:
+    """Return the language model that transformers ask.
+
+    Raises:
+        ConfigurationError: ``transform.model`` names another than the LLM's own, and that offers no others.
+    """
+    if config.model is None:
+        return llm
+    if not isinstance(llm, OffersModels):
+        msg = f"transform.model: {llm.id} offers no other models; leave it out, or give the LLM a method with_model"
+        raise ConfigurationError(msg)
+    return llm.with_model(config.model)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
 from retrieval_core.adapters.local_models.work import needing_extra
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.installation import install_command
 from retrieval_core.ports import CountsTokens
@@ -20,9 +19,11 @@ from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
     from bpe_openai import Encoding
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.ports import Embedder, TokenCounter
 
 AUTO = "auto"
@@ -58,6 +59,11 @@ class BpeTokenCounter:
         self.encoding = encoding
         self._loaded: Lazy[Encoding] = Lazy(self._load)
 
+    @classmethod
+    def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
+        """Make the counter of the vocabulary that the kind names, loading nothing."""
+        return cls(parts.kind)
+
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens, 0 for empty text.
 
@@ -74,9 +80,6 @@ class BpeTokenCounter:
         with needing_extra("tokens", f"Counting tokens of {self.encoding}"):
             from bpe_openai import get_encoding  # noqa: PLC0415 - an extra
         return get_encoding(self.encoding)
-
-
-ADAPTER = Adapter(lambda context, _: BpeTokenCounter(context.token_counter))
 
 
 def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:

@@ -79,8 +79,8 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
     """
     from retrieval_core.cli.memory import print_memory  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.cli.render import print_report  # noqa: PLC0415
-    from retrieval_core.index.builders.backends import place_of, store_name  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.index.places import place_of, store_name  # noqa: PLC0415
     from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
     from retrieval_core.index.settings import remembered_settings  # noqa: PLC0415
 
@@ -175,8 +175,8 @@ def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], give
     """
     config, condition = given.config(), given.condition()
     with given.open(config) as index:
+        from retrieval_core.adapters.registry import build_analyzer  # noqa: PLC0415 - likewise
         from retrieval_core.cli.render import print_result  # noqa: PLC0415 - while the model loads
-        from retrieval_core.index.builders.backends import build_analyzer  # noqa: PLC0415 - likewise
         from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415 - likewise
 
         result = index.retrieve(query, condition, transforms=transforms or None)

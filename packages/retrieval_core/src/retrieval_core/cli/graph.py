@@ -24,8 +24,8 @@ def graph_command(*, question: str | None, given: Given) -> None:
     Without QUESTION, show the size of the graph. Name the graph with --set graph.file=FILE.
     """
     from retrieval_core.adapters.graph.knowledge import describe  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.adapters.registry import build_graph_translator  # noqa: PLC0415
     from retrieval_core.errors import ConfigurationError  # noqa: PLC0415
-    from retrieval_core.index.builders.graph import build_graph_translator  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
 
     config = given.config()

@@ -22,20 +22,33 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import BaseModel, SecretStr
 
 from retrieval_core.adapters.registry import (
-    PRUNERS,
-    RELEVANCE_FILTERS,
-    RERANKERS,
-    REWRITERS,
-    TRANSFORMERS,
-    VERIFIERS,
-    Adapter,
     AdapterParts,
+    build_analyzer,
+    build_cache,
+    build_embedder,
+    build_evaluator,
+    build_llm,
+    build_store,
+    make,
+    model_for,
+    model_source,
 )
 from retrieval_core.cli.field_proposals import SamplesRecords, propose_fields
 from retrieval_core.cli.messages import count
 from retrieval_core.config import RetrievalConfig, missing_settings, without_credentials, without_secrets
 from retrieval_core.config.addresses import names_a_secret
-from retrieval_core.config.needs import USES, choice_of
+from retrieval_core.config.kinds import (
+    CUSTOM,
+    EMBEDDER,
+    NONE,
+    PRUNER,
+    RELEVANCE_FILTER,
+    RERANKER,
+    REWRITER,
+    TRANSFORMER,
+    VERIFIER,
+    table_of,
+)
 from retrieval_core.errors import (
     ConfigurationError,
     EmbedderMismatchError,
@@ -44,15 +57,6 @@ from retrieval_core.errors import (
     NotYetEmbeddedError,
     RetrievalError,
 )
-from retrieval_core.index.builders.backends import (
-    build_analyzer,
-    build_cache,
-    build_embedder,
-    build_llm,
-    build_store,
-    model_source,
-)
-from retrieval_core.index.builders.stages import build_evaluator, model_for
 from retrieval_core.index.settings import sources_of
 from retrieval_core.installation import install_command
 from retrieval_core.ports import CompletionRequest, Message, SearchRequest
@@ -61,7 +65,7 @@ from retrieval_core.types import Chunk
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from retrieval_core.adapters.registry import Kinds
+    from retrieval_core.config.kinds import Port
     from retrieval_core.ports import LLM, Embedder, Pruner, RelevanceFilter, Reranker, ResultCache, Store
 
     _Probe: TypeAlias = Callable[[RetrievalConfig, float], str]
@@ -139,7 +143,7 @@ def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
 
 def _parts(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
     """Yield what is configured: its name, the seconds that it may take, and how to try it."""
-    yield "embedder", _seconds("embedder.kind", config.embedder.kind), _embedder
+    yield "embedder", _seconds(EMBEDDER, config.embedder.kind), _embedder
     if config.llm.kind != "none":
         yield "language model", SERVICE_SECONDS, _llm
     for name in config.transform.use:
@@ -147,33 +151,32 @@ def _parts(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
     if config.transform.history != "auto":
         yield "conversations", SERVICE_SECONDS, _condenser
     yield from _stages(config)
-    if config.evaluation.enabled:
+    if config.evaluation.kind != NONE:
         yield "evaluation", MODEL_SECONDS, _evaluation
     if config.answer.verify or ":" in config.answer.verifier:
         yield "verifier", MODEL_SECONDS, _verifier
-    if config.cache.enabled and config.cache.kind != "memory":
+    if config.cache.kind not in {"memory", NONE}:
         yield "cache", SERVICE_SECONDS, _cache
     yield "index", SERVICE_SECONDS, _index
 
 
 def _stages(config: RetrievalConfig) -> Iterator[tuple[str, float, _Probe]]:
     """Yield the stages that are models of their own."""
-    for kinds, call in ((RERANKERS, _scores), (RELEVANCE_FILTERS, _judges), (PRUNERS, _keeps), (REWRITERS, None)):
-        name = kinds.section
+    for port, call in ((RERANKER, _scores), (RELEVANCE_FILTER, _judges), (PRUNER, _keeps), (REWRITER, None)):
+        name = port.section
         for kind in getattr(config, name).kinds:
-            if kind != "none":
+            if kind != NONE:
                 subject = f"{name} {kind}" if name == "reranker" else name
-                yield subject, _seconds(kinds.key, kind), partial(_tried, kinds, kind, call)
+                yield subject, _seconds(port, kind), partial(_tried, port, kind, call)
 
 
-def _seconds(key: str, kind: str) -> float:
-    """Return how long a kind may take: one that needs a setting to be used at all, such as a key, is a service."""
-    is_service = any(use.is_needed and choice_of(name) == (key, kind) for name, use in USES.items())
-    return SERVICE_SECONDS if is_service else MODEL_SECONDS
+def _seconds(port: Port, kind: str) -> float:
+    """Return how long a kind may take."""
+    return SERVICE_SECONDS if kind in port.services else MODEL_SECONDS
 
 
 def _tried(
-    kinds: Kinds[Any],
+    port: Port,
     kind: str,
     call: Callable[[Any], Awaitable[str]] | None,
     config: RetrievalConfig,
@@ -181,24 +184,26 @@ def _tried(
     *,
     llm_of: Callable[[RetrievalConfig], LLM] = _llm_for_a_stage,
 ) -> str:
-    """Make a part, and call it once where its adapter or its port says how.
+    """Make an adapter, and call it once as its method ``probe`` or its port says.
 
-    What asks the language model says which, as whether that answers is another finding. What a function of the user's
-    own made is not called: that may cost something, and nobody knows what.
+    What asks the language model says which, as whether that answers is another finding. What a class or function of
+    the user's own made is called only by its ``probe``: anything else may cost something, and nobody knows what.
 
     Args:
         call: How a part of this port is tried, and what is said of it then.
         llm_of: Returns the language model that it would ask.
     """
-    adapter = kinds.named(kind)
-    llm = llm_of(config) if isinstance(adapter, Adapter) and adapter.asks_llm else None
-    embedder = build_embedder(config.embedder) if kinds.section == "pruner" else None
-    made = kinds.make(kind, getattr(config, kinds.section), AdapterParts(llm, embedder))
+    llm = llm_of(config) if getattr(port.find(kind), "needs_llm", False) else None
+    embedder = build_embedder(config.embedder) if port == PRUNER else None
+    made = make(port, kind, getattr(config, port.section), AdapterParts(llm, embedder))
     if llm is not None:
         return f"asks {llm.id}"
-    own = adapter.probe if isinstance(adapter, Adapter) else None
-    chosen = own or (call if isinstance(adapter, Adapter) else None)
-    return f"created by {kind}, not called" if chosen is None else ask(seconds, lambda: chosen(made), made, embedder)
+    own: Callable[[], Awaitable[str]] | None = getattr(made, "probe", None)
+    if own is not None:
+        return ask(seconds, own, made, embedder)
+    if call is None or (table_of(kind) == CUSTOM and not hasattr(port.find(kind), "Settings")):
+        return f"created by {kind}, not called"
+    return ask(seconds, lambda: call(made), made, embedder)
 
 
 async def _scores(reranker: Reranker) -> str:
@@ -299,7 +304,7 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
 
 
 def _transformer(name: str, config: RetrievalConfig, seconds: float) -> str:
-    return _graph(config) if name == "graph" else _tried(TRANSFORMERS, name, None, config, seconds, llm_of=_model_for)
+    return _graph(config) if name == "graph" else _tried(TRANSFORMER, name, None, config, seconds, llm_of=_model_for)
 
 
 def _model_for(config: RetrievalConfig) -> LLM:
@@ -328,7 +333,7 @@ def _condenser(config: RetrievalConfig, _seconds: float) -> str:
 
 
 def _verifier(config: RetrievalConfig, seconds: float) -> str:
-    return _tried(VERIFIERS, config.answer.verifier, None, config, seconds)
+    return _tried(VERIFIER, config.answer.verifier, None, config, seconds)
 
 
 class _ReachedError(Exception):
@@ -465,7 +470,7 @@ def _silence(seconds: float) -> str:
 
 
 def secrets_in(value: object, name: str = "") -> Iterator[str]:
-    """Yield what is a secret, however deep: its type says so, or within options the name that it stands under."""
+    """Yield what is a secret, however deep: its type says so, or, within a table ``custom``, its name."""
     if isinstance(value, SecretStr):
         text = value.get_secret_value()
         yield from (one for one in (text,) if len(one) >= _SHORTEST_KEY)
@@ -477,7 +482,7 @@ def secrets_in(value: object, name: str = "") -> Iterator[str]:
         for one in cast("Sequence[object]", value):
             yield from secrets_in(one, name)
     elif isinstance(value, str) and len(value) >= _SHORTEST_PASSWORD:
-        _, _, within = name.partition(".options.")
+        _, _, within = name.partition(".custom.")
         if names_a_secret(within) or "url" in within.lower():
             yield value
 

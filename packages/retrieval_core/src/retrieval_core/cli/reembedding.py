@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from posixpath import commonpath
 from typing import TYPE_CHECKING, Any, cast
 
+from retrieval_core.adapters.registry import build_analyzer, build_embedder, build_store
 from retrieval_core.cli.messages import count
 from retrieval_core.cli.probes import MODEL_SECONDS, SERVICE_SECONDS, Finding, bounded, secrets_in
 from retrieval_core.errors import IncompleteSearchError, RetrievalError
-from retrieval_core.index.builders.backends import build_analyzer, build_embedder, build_store
 from retrieval_core.ports import FetchRequest, SearchRequest
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ MOST_FIELDS = 200
 @index_options
 def info_command(*, given: Given) -> None:
     """Show the size, embedder and metadata fields of the index."""
+    from retrieval_core.adapters.registry import model_source  # noqa: PLC0415
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
-    from retrieval_core.index.builders.backends import model_source  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
     from retrieval_core.index.settings import sources_of  # noqa: PLC0415
     from retrieval_core.ports import FieldCatalogue  # noqa: PLC0415
@@ -103,8 +103,8 @@ def stats_command(*, reset: bool, given: Given) -> None:
     The commands search, context and answer count their queries beside the index. Only numbers are stored, no text.
     """
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
-    from retrieval_core.index.builders.backends import totals_of  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
+    from retrieval_core.index.places import totals_of  # noqa: PLC0415
     from retrieval_core.run.observe import read_totals, reset_totals  # noqa: PLC0415
 
     config = given.config()

@@ -201,7 +201,7 @@ def _index(given: Given) -> Generator[Index]:
 
     from retrieval_core.index.open import open_index  # noqa: PLC0415
 
-    config = replace(given, assignments=(*given.assignments, "cache.enabled=false")).config()
+    config = replace(given, assignments=(*given.assignments, "cache.kind=none")).config()
     with open_index(config=config) as index:
         yield index
 

@@ -34,10 +34,11 @@ from pydantic import (
     field_validator,
 )
 
+from retrieval_core.adapters.registry import build_llm
 from retrieval_core.adapters.rerankers.llm import LLMReranker
 from retrieval_core.adapters.token_counters import counter_of_embedder
 from retrieval_core.compat.models import adapt_llm
-from retrieval_core.config import BreakerConfig, LLMConfig, OpenAILLMConfig, RerankerConfig, RetryConfig, load_config
+from retrieval_core.config import BreakerConfig, LLMConfig, RerankerConfig, RetryConfig, load_config
 from retrieval_core.config import ContextConfig as LibraryContext
 from retrieval_core.config import RetrievalConfig as LibraryConfig
 from retrieval_core.config.problems import problems_of, refusal
@@ -46,7 +47,6 @@ from retrieval_core.errors import (
     MissingExtraError,
     ModelNotFoundError,
 )
-from retrieval_core.index.builders.backends import build_llm
 from retrieval_core.index.open import open_index
 from retrieval_core.pipeline.cache.reranks import RerankCache
 from retrieval_core.pipeline.context import NOTHING, make_context, pack_of
@@ -76,7 +76,7 @@ from retrieval_core.types.filters.syntax import parse_filter
 if TYPE_CHECKING:
     from typing import Self
 
-    from retrieval_core.adapters.llms.openai import OpenAILLM
+    from retrieval_core.adapters.llms.openai import OpenAILLM, OpenAILLMSettings
     from retrieval_core.index.index import Index
     from retrieval_core.pipeline.stages.expand import Surroundings
     from retrieval_core.pipeline.stages.rerank import Reranked
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from retrieval_core.run.runner import Run
 
     Filters: TypeAlias = Filter | MetadataFilter | Mapping[str, Any] | None
-    Model: TypeAlias = "OpenAILLMConfig | LLMConfig | LLM | OpenAIReranker | None"
+    Model: TypeAlias = "OpenAILLMSettings | LLMConfig | LLM | OpenAIReranker | None"
 
 __all__ = [
     "ContextPack", "DefaultContextAssembler", "OpenAIReranker", "RerankConfig", "RerankResult", "RetrievalConfig",
@@ -334,17 +334,11 @@ class OpenAIReranker(Closing):
         owned = _openai_llm(self.config.model, api_key, base_url) if llm is None else None
         calls = LibraryConfig(retry=retry or RetryConfig(), breaker=_NO_BREAKER, deadline_seconds=deadline_seconds)
         self._calls = Calls(calls, clock, () if owned is None else (owned,))
-        self._settings = RerankerConfig(
-            kind="llm",
-            candidates=self.config.max_candidates_to_rerank,
-            weight=1.0,
-            max_characters=self.config.max_text_chars_per_candidate,
-            strict_json=self.config.strict_json_output,
-        )
+        self._settings = RerankerConfig(kind="llm", candidates=self.config.max_candidates_to_rerank, weight=1.0)
         self._reranker = LLMReranker(
             llm or cast("LLM", owned),
-            max_characters=self._settings.max_characters,
-            strict_json=self._settings.strict_json,
+            max_characters=self.config.max_text_chars_per_candidate,
+            strict_json=self.config.strict_json_output,
         )
         self._cache = RerankCache(CACHED_CALLS, (clock or SystemClock()).now)
 
@@ -478,7 +472,7 @@ async def aretrieve(
             condition = None
         elif index is None:
             # In a thread, because a model's folder is read then, where one is configured.
-            config = load_config(overrides={"reranker.enabled": False}, environment=os.environ)
+            config = load_config(overrides={"reranker.kind": "none"}, environment=os.environ)
             index = await asyncio.to_thread(open_index, config=config)
             stack.push_async_callback(index.aclose)
         count = token_counter or index.token_counter
@@ -540,7 +534,7 @@ async def _index_of(chunks: Sequence[Chunk], stack: AsyncExitStack) -> tuple[Ind
 
     It is closed with the stack.
     """
-    in_memory = {"store.kind": "memory", "cache.enabled": False}
+    in_memory = {"store.kind": "memory", "cache.kind": "none"}
     by_words = {**in_memory, "embedder.kind": "none", "search.mode": "lexical"}
     degraded: tuple[Degradation, ...] = ()
     while True:
@@ -560,10 +554,12 @@ async def _reranker(llm_config: Model, settings: RerankConfig, stack: AsyncExitS
     given: object = llm_config
     if given is None or isinstance(given, OpenAIReranker):
         return given
+    from retrieval_core.adapters.llms.openai import OpenAILLMSettings  # noqa: PLC0415 - as below
+
     owned: object = None
     if isinstance(given, LLMConfig) and given.kind == "openai":
         given = given.openai
-    if isinstance(given, OpenAILLMConfig):
+    if isinstance(given, OpenAILLMSettings):
         named = "model" in given.model_fields_set
         owned = _openai_llm(given.model if named else settings.model, given.api_key, given.base_url)
     elif isinstance(given, LLMConfig):

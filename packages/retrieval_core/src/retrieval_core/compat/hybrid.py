@@ -10,7 +10,7 @@
         for text in pipeline.answer_stream("What does it cost?", search_type="dense", ai_rerank=False):
             print(text, end="")
 
-Settings may have the file's names throughout, see :mod:`retrieval_core.config.aliases`. The base classes for retrievers
+Settings may have the file's names throughout, see :mod:`retrieval_core.compat.flags`. The base classes for retrievers
 and rerankers take and return dictionaries, as in the file. Custom components do not need them, see
 :mod:`retrieval_core.ports`.
 """
@@ -28,19 +28,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
 from retrieval_core.adapters.graph import GraphQueryTranslator
+from retrieval_core.adapters.registry import OffersModels, build_embedder, build_llm, build_rerankers
 from retrieval_core.adapters.rerankers.fastembed import FastembedLateInteraction as ColBERTSmall
 from retrieval_core.adapters.transformers.decompose import QueryDecomposer as _Decomposer
 from retrieval_core.adapters.transformers.hyde import HyDEGenerator as _HyDEGenerator
 from retrieval_core.adapters.transformers.keywords import KeywordExpander as QueryTransformer
+from retrieval_core.compat.flags import load_flags, translated
 from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.compat.tracker import PerformanceTracker
 from retrieval_core.compat.vectors import SeveralVectors, checked_fusion
 from retrieval_core.config import RetrievalConfig, load_config
-from retrieval_core.config.adapters import WithOptions
-from retrieval_core.config.aliases import translated
+from retrieval_core.config.adapters import PortConfig
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, MalformedAnswerError
-from retrieval_core.index.builders.backends import build_embedder, build_llm
-from retrieval_core.index.builders.stages import OffersModels, build_rerankers
 from retrieval_core.index.open import open_index
 from retrieval_core.index.open_federation import open_indexes
 from retrieval_core.index.serialization import event_to_json, hit_to_json, result_to_json
@@ -398,7 +397,7 @@ def select_embedder(name: str, host: str | None = None) -> Embedder:
         ConfigurationError: The name or the host is none.
     """
     at = {} if host is None else {"ollama_config": {"host": host}}
-    return cast("Embedder", build_embedder(load_config(PRESET, {"embedding_model_name": name, **at}).embedder))
+    return cast("Embedder", build_embedder(load_flags(PRESET, {"embedding_model_name": name, **at}).embedder))
 
 
 class RetrievalPipeline(Closing):
@@ -446,7 +445,7 @@ class RetrievalPipeline(Closing):
             llm = adapt_llm(ollama_client, name)
         if llm is not None and not isinstance(llm, OffersModels):
             given["transform.model"] = None  # it is asked for everything
-        self.config = load_config(PRESET, given)
+        self.config = load_flags(PRESET, given)
         ours = {
             name: one.as_retriever() if isinstance(one, BaseRetriever) else one
             for name, one in (retrievers or {}).items()
@@ -502,8 +501,8 @@ class RetrievalPipeline(Closing):
             return self.config
         below, problems = self.config.model_dump(exclude_unset=True), list[str]()
         for name, section in self.config:
-            if isinstance(section, WithOptions) and section.options:  # which a dump hides
-                below[name]["options"] = section.options
+            if isinstance(section, PortConfig) and section.custom:  # which a dump hides
+                below[name]["custom"] = section.custom
         tree, _ = translated(flags, below, {}, problems)
         if problems:
             raise InvalidParameterError("; ".join(problems))
@@ -513,7 +512,7 @@ class RetrievalPipeline(Closing):
 
     def _reranked_by(self, config: RetrievalConfig) -> Sequence[Reranker]:
         """Return the rerankers of some settings, which load their models once for all requests."""
-        if not config.reranker.enabled:
+        if config.reranker.kind == "none":
             return ()
         if self._reranker is not None:
             chain: Any = self._reranker

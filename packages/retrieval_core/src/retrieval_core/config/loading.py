@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import tomllib
 import warnings as python_warnings
-from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import BaseModel, ValidationError
 
+from retrieval_core.config.adapters import PortConfig
 from retrieval_core.config.addresses import without_secrets
-from retrieval_core.config.aliases import other_names, translated
+from retrieval_core.config.base import AdapterSettings, is_blank
+from retrieval_core.config.kinds import PORTS, Port, table_of
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.config.moved import old_sections, rename_moved
-from retrieval_core.config.needs import USES, without_choice
 from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.config.provenance import Provenance
-from retrieval_core.config.remembered import keys_of
+from retrieval_core.config.remembered import inner_model, keys_of
+from retrieval_core.config.tree import merge_into, nested_tree
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
 
@@ -44,8 +48,6 @@ def load_config(
     environment: Mapping[str, str] | None = None,
 ) -> RetrievalConfig:
     """Load the settings from a file or preset, overrides and the environment.
-
-    File and overrides may use the other names of :mod:`retrieval_core.config.aliases` as well.
 
     Args:
         file: A TOML file, or the name of a preset.
@@ -117,33 +119,26 @@ def _merged(
     problems: list[str],
     *,
     renamed: list[str],
-) -> tuple[dict[str, Any], dict[str, str], list[Layer]]:
-    """Return all sources as one tree, the other names that it uses, and each source by our names.
+) -> tuple[dict[str, Any], list[Layer]]:
+    """Return all sources as one tree, and each source by today's names.
 
     Problems are added to ``problems``, and a sentence for each old name to ``renamed``.
     """
-    known = RetrievalConfig.model_fields
-    tree: dict[str, Any] = {}
-    names: dict[str, str] = {}
-    sources: list[Layer] = []
-    for layer in (*layers, *(() if file is None else (Layer(str(file), read_toml(file)),))):
-        own = rename_moved(layer.tree, layer.name, problems, renamed)
-        own, own_names = translated(own, tree, known, problems)
-        sources.append(Layer(layer.name, own))
-        _merge(tree, own)
-        names |= own_names
-    of_environment = rename_moved(from_environment(environment, problems), ENVIRONMENT, problems, renamed)
-    _merge(tree, of_environment)
-    given: dict[str, Any] = {}
-    for key, value in overrides.items():
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            problems.append(f"{key!r:.80}: is not the name of a setting, which is text")
-            continue
-        _merge(given, _nested(key.split("."), value))
-    given = rename_moved(given, ARGUMENTS, problems, renamed)
-    given, names_given = translated(given, tree, known, problems)
-    _merge(tree, given)
-    return tree, names | names_given, [*sources, Layer(ENVIRONMENT, of_environment), Layer(ARGUMENTS, given)]
+    given = {key: value for key, value in overrides.items() if isinstance(key, str)}  # pyright: ignore[reportUnnecessaryIsInstance]
+    problems += [f"{key!r:.80}: is not the name of a setting, which is text" for key in overrides if key not in given]
+    sources = [
+        Layer(name, rename_moved(tree, name, problems, renamed))
+        for name, tree in (
+            *layers,
+            *(() if file is None else ((str(file), read_toml(file)),)),
+            (ENVIRONMENT, from_environment(environment, problems)),
+            (ARGUMENTS, nested_tree(given)),
+        )
+    ]
+    merged: dict[str, Any] = {}
+    for source in sources:
+        merge_into(merged, source.tree)
+    return merged, sources
 
 
 def _loaded(
@@ -156,17 +151,13 @@ def _loaded(
     renamed: list[str],
 ) -> tuple[RetrievalConfig | None, list[Layer]]:
     """Return the settings, or ``None`` if they are wrong, and their sources; problems are added to ``problems``."""
-    tree, names, sources = _merged(layers, file, overrides, environment, problems, renamed=renamed)
-    idle = list(without_choice(tree, names))
-    _fill_in(tree, environment)
+    tree, sources = _merged(layers, file, overrides, environment, problems, renamed=renamed)
+    _add_vendor_variables(tree, environment)
     try:
         config = RetrievalConfig.model_validate(tree)
     except ValidationError as error:
-        problems += problems_of(
-            error, name=lambda key: f"{key} (given as {names[key]})" if key in names else key, meant=_meant
-        )
+        problems += problems_of(error, meant=_meant)
         return None, sources
-    problems += idle
     return config, sources
 
 
@@ -183,36 +174,51 @@ def _provenance(
     }
     of_run = {ARGUMENTS} if file is None else {ARGUMENTS, str(file)}
     given = frozenset(key for source in sources if source.name in of_run for key in keys_of(source.tree))
-    names = {use.environment for use in USES.values()}
-    known = {
-        name: value
-        for name, value in environment.items()
-        if name in names or name.upper().startswith(ENVIRONMENT_PREFIX)
+    return Provenance(by_source, given, file, dict(overrides), dict(environment), warnings)
+
+
+def _add_vendor_variables(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
+    """Add what was set nowhere from the vendors' own variables, for kinds that are chosen and tables that are given."""
+    for port in PORTS.values():
+        section = tree.get(port.section, {}) if environment else None
+        model = RetrievalConfig.model_fields[port.section].annotation
+        if not isinstance(section, dict) or not isinstance(model, type) or not issubclass(model, PortConfig):
+            continue
+        given = cast("dict[str, Any]", section)
+        for kind in _kinds_in(given, model, port):
+            name = table_of(kind)
+            table: Any = given.get(name, {})
+            if isinstance(table, dict):
+                values = cast("dict[str, Any]", table)
+                if found := _vendor_values(port, kind, values, environment):
+                    given[name] = {**values, **found}
+                    tree[port.section] = given
+
+
+def _kinds_in(section: Mapping[str, Any], model: type[PortConfig], port: Port) -> list[str]:
+    """Return the kinds that a section chooses or has a table for, if a variable of the environment may be for them."""
+    kinds: list[Any] = [port.kind_of(name) for name in section if name not in model.model_fields]
+    for setting in model.chosen_in:
+        value = section.get(setting, model.model_fields[setting].default)
+        kinds += value if isinstance(value, (list, tuple)) else [value]
+    names = dict.fromkeys(kind for kind in kinds if isinstance(kind, str))
+    return [kind for kind in names if port.needs_settings(kind)]
+
+
+def _vendor_values(port: Port, kind: str, table: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
+    # A key for one service is not for another one that only speaks the same protocol.
+    if str(table.get("base_url") or "").strip():
+        return {}
+    settings = port.settings_of(kind)
+    if settings is None or not issubclass(settings, AdapterSettings):
+        return {}
+    # An empty variable of the environment, as containers are often given, does not set what is needed.
+    return {
+        name: environment[variable]
+        for name, variable in settings.variables().items()
+        if not is_blank(environment.get(variable))
+        and (name not in table or (table[name] == "" and settings.model_fields[name].default is None))
     }
-    return Provenance(by_source, given, file, dict(overrides), known, warnings)
-
-
-def _fill_in(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
-    """Take what was set nowhere from the names that the vendors use."""
-    for key, use in USES.items():
-        if not environment.get(use.environment, "").strip():
-            continue
-        *path, last = key.split(".")
-        section: dict[str, Any] | None = tree
-        for part in path:
-            section = _table(section, part)
-        # A key for one service is not for another one that only speaks the same protocol.
-        if section is None or str(section.get("base_url") or "").strip():
-            continue
-        # An empty variable of the environment, as containers are often given, does not set what is needed.
-        if last not in section or (use.is_needed and section[last] == ""):
-            section[last] = environment[use.environment]
-
-
-def _table(tree: dict[str, Any] | None, name: str) -> dict[str, Any] | None:
-    """Return a table of a tree, made where it is missing; ``None`` where something else has its name."""
-    table = None if tree is None else tree.setdefault(name, {})
-    return cast("dict[str, Any]", table) if isinstance(table, dict) else None
 
 
 def parse_value(text: str) -> Any:
@@ -262,22 +268,6 @@ def read_toml(file: str | Path) -> dict[str, Any]:
     raise ConfigurationError(msg)
 
 
-def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
-    """Lay another tree over one; where both have a table, their keys are joined."""
-    for key, value in other.items():
-        if isinstance(value, Mapping):
-            if not isinstance(tree.get(key), dict):
-                tree[key] = {}
-            _merge(tree[key], value)  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            tree[key] = value
-
-
-def _nested(path: list[str], value: Any) -> dict[str, Any]:
-    head, *rest = path
-    return {head: _nested(rest, value) if rest else value}
-
-
 def from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
     """Return the settings in the environment.
 
@@ -291,7 +281,7 @@ def from_environment(environment: Mapping[str, str], problems: list[str]) -> dic
         path = name[len(ENVIRONMENT_PREFIX) :].lower().split("__")
         section = path[0].partition("_")[0]
         if path[0] in known:
-            _merge(tree, _nested(path, parse_value(text)))
+            merge_into(tree, nested_tree({".".join(path): parse_value(text)}))
         elif section in known:
             meant = f"{ENVIRONMENT_PREFIX}{section}__{path[0].removeprefix(section).strip('_')}".upper()
             problems.append(f"{name}: unknown setting; did you mean {meant}?")
@@ -318,13 +308,13 @@ def _elsewhere(name: str) -> list[str]:
 
 
 def _siblings(location: tuple[int | str, ...]) -> list[str]:
-    """Return the settings that exist beside the one at a location."""
-    model: type[BaseModel] = RetrievalConfig
+    """Return the settings and tables that exist beside the one at a location."""
+    model: type[BaseModel] | None = RetrievalConfig
     if len(location) == 1:
-        return [*model.model_fields, *{name.partition(".")[0] for name in other_names()}]
+        return list(model.model_fields)
     for part in location[:-1]:
-        annotation = model.model_fields[str(part)].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        model = inner_model(model, str(part))
+        if model is None:
             return []
-        model = annotation
-    return list(model.model_fields)
+    tables = [table_of(kind) for kind in model.port.kinds()] if issubclass(model, PortConfig) else []
+    return [*model.model_fields, *tables]

@@ -25,10 +25,10 @@ from retrieval_core.config.adapters import (
     RelevanceFilterConfig,
     RerankerConfig,
     RewriterConfig,
-    Settings,
     StoreConfig,
     TransformConfig,
 )
+from retrieval_core.config.base import Settings
 from retrieval_core.config.modes import named_mode
 from retrieval_core.config.provenance import Provenance  # noqa: TC001 - pydantic resolves it at run time
 from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
@@ -295,7 +295,7 @@ class RetrievalConfig(Settings):
         """The sources of the settings, if they were loaded for an index."""
         return self._provenance
 
-    def with_provenance(self, provenance: Provenance) -> Self:
+    def with_provenance(self, provenance: Provenance | None) -> Self:
         """Return the settings with their sources."""
         config = self.model_copy()
         config._provenance = provenance  # noqa: SLF001 - of this class

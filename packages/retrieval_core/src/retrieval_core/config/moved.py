@@ -5,11 +5,85 @@ A key of these tables is a setting, such as ``search.top_k``, or a whole section
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-MOVED: Mapping[str, str] = MappingProxyType({})
+from pydantic import TypeAdapter, ValidationError
+
+from retrieval_core.config.tree import copy_tree, value_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+OTHER_SECTIONS = ("RETRIEVAL_CONFIG", "MODEL_CONFIG", "EXTERNAL_MODELS", "PERFORMANCE_CONFIG")
+"""Tables in which :data:`OTHER_NAMES` may stand, too."""
+OTHER_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "retrievalK": "search.candidates",
+        "retrieval_k": "search.candidates",
+        "denseWeight": "search.dense_weight",
+        "dense_weight": "search.dense_weight",
+        "contextWindowSize": "context.window",
+        "rerankerTopK": "reranker.candidates",
+        "reranker_top_k": "reranker.candidates",
+        "verify": "answer.verify",
+        "verify_answers": "answer.verify",
+        "cache_ttl": "cache.ttl_seconds",
+        "cache_scope": "cache.semantic.scope",
+        "enrichment_model": "transform.model",
+        "batch_sizes.embedding": "embedder.openai.batch_size",
+        "batch_sizes.reranking": "reranker.batch_size",
+        "memory_limits.max_cache_size": "cache.max_size",
+        "memory_limits.max_results_per_query": "limits.max_results",
+        "memory_limits.chunk_size_limit": "limits.max_chunk_tokens",
+    }
+)
+"""Names of the specification that mean the same as one of ours; :mod:`retrieval_core.compat.flags` has all of them."""
+_MODES = "set search.mode to hybrid, vector or keyword"
+_EMBEDDER = "set embedder.kind to openai, and base_url and model of embedder.openai"
+OTHER_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("searchType", "search_type", "retrievalMode", "retriever"), _MODES),
+        **dict.fromkeys(("aiRerank", "ai_rerank"), "set reranker.kind, for instance to late-interaction, or to none"),
+        "reranker_model": "set reranker.kind, and the model in its table, such as reranker.late_interaction.model",
+        "fallback_reranker": "add cross-encoder to reranker.fallbacks, and set reranker.cross_encoder.model",
+        "late_chunking": "set context.window, for instance to 5, or to 0 for none",
+        "cache_enabled": "set cache.kind to none to switch caching off",
+        "semantic_cache_threshold": "set cache.semantic.enabled and cache.semantic.threshold",
+        **dict.fromkeys(("embedding_model", "embedding_model_name"), _EMBEDDER),
+        "generation_model": "set llm.kind to openai, and base_url and model of llm.openai",
+        "ollama_config": "set base_url and model of embedder.openai and of llm.openai",
+        "batch_sizes.synthesis": "remove it; an answer is always one request",
+    }
+)
+"""Names of the specification that mean several of our settings, or some that depend on others."""
+_PLACES = ("", *(f"{section}." for section in OTHER_SECTIONS))
+
+MOVED: Mapping[str, str] = MappingProxyType(
+    {
+        **{f"{place}{old}": new for place in _PLACES for old, new in OTHER_NAMES.items()},
+        **{f"{section}.timeouts": "timeouts" for section in OTHER_SECTIONS},
+        "store.options": "store.custom",
+        "embedder.options": "embedder.custom",
+        "llm.options": "llm.custom",
+        "reranker.options": "reranker.custom",
+        "relevance_filter.options": "relevance_filter.custom",
+        "pruner.options": "pruner.custom",
+        "rewriter.options": "rewriter.custom",
+        "transform.options": "transform.custom",
+        "answer.options": "answer.custom",
+        "cache.options": "cache.custom",
+        "evaluation.options": "evaluation.custom",
+        "embedder.model_folder": "embedder.local.model_folder",
+        "reranker.prompt": "reranker.llm.prompt",
+        "reranker.max_characters": "reranker.llm.max_characters",
+        "reranker.strict_json": "reranker.llm.strict_json",
+        "relevance_filter.relevance_prompt": "relevance_filter.llm.prompt",
+        "relevance_filter.relevance_threshold": "relevance_filter.local.threshold",
+        "rewriter.rewrite_prompt": "rewriter.llm.prompt",
+        "cache.url": "cache.redis.url",
+    }
+)
 """The new name of a setting or section, by its old one. The old one works for one version, with a warning."""
 
 GONE: Mapping[str, str] = MappingProxyType(
@@ -27,7 +101,7 @@ GONE: Mapping[str, str] = MappingProxyType(
         "federation.max_results_per_query": "the maximum for each index is 100; set limits.max_results, or give "
         "max_results_per_query to a query",
         "embedder.local.hub": "the model is downloaded from one pinned commit; set HF_ENDPOINT for a mirror, or "
-        "embedder.model_folder for your own copy",
+        "embedder.local.model_folder for your own copy",
         "embedder.local.matryoshka_dimensions": "list them in the config.json beside the model",
         **dict.fromkeys(
             (
@@ -38,7 +112,7 @@ GONE: Mapping[str, str] = MappingProxyType(
                 "embedder.fastembed.max_tokens",
             ),
             "models of fastembed are used as on their model cards; for other values download the model, and set "
-            "embedder.kind to local and embedder.model_folder to its folder",
+            "embedder.kind to local and embedder.local.model_folder to its folder",
         ),
         "embedder.cohere.batch_size": "requests have 96 texts, which is Cohere's maximum; remove it",
         "reranker.local": "set reranker.batch_size, which is for every kind",
@@ -49,9 +123,15 @@ GONE: Mapping[str, str] = MappingProxyType(
         "relevance_filter.batch_size": "a request has one chunk; remove it",
         "pruner.concurrency": "at most 4 calls are made at a time; remove it",
         "transform.history_turns": "the last 3 turns are used; remove it, or give fewer turns of history to the query",
+        **{f"{place}{name}": sentence for place in _PLACES for name, sentence in OTHER_MEANINGS.items()},
     }
 )
 """What to use instead of a setting or section that is gone: one sentence. Giving it is an error."""
+
+SWITCHES: Mapping[str, str] = MappingProxyType(
+    {"reranker": "", "relevance_filter": "", "cache": "", "evaluation": "auto"}
+)
+"""Sections that had a setting ``enabled`` beside ``kind``, with the kind that it switched on, if it was off."""
 
 
 def rename_moved(tree: Mapping[str, Any], source: str, problems: list[str], warnings: list[str]) -> dict[str, Any]:
@@ -63,18 +143,51 @@ def rename_moved(tree: Mapping[str, Any], source: str, problems: list[str], warn
         problems: Receives a line for each setting that is gone, or given by its old and its new name.
         warnings: Receives a sentence for each old name.
     """
-    result = _copy(tree)
-    for old, sentence in GONE.items():
+    result = copy_tree(tree)
+    for old, sentence in _beginning_as(GONE, result):
         if paths := _leaves(_pop(result, old.split(".")), (old,)):
             problems.append(f"{', '.join(map('.'.join, paths))}: {sentence}")
-    for old, new in MOVED.items():
+    is_provence = value_at(result, "pruner.kind") == "provence"  # the one built-in kind that had options
+    for old, name in _beginning_as(MOVED, result):
+        new = "pruner.provence" if is_provence and old == "pruner.options" else name
         for path, value in _leaves(_pop(result, old.split(".")), ()).items():
             before, now = ".".join((old, *path)), ".".join((new, *path))
             if _put(result, (*new.split("."), *path), value):
                 warnings.append(f"{source}: {before} is called {now} now; the old name works in this version only")
             else:
                 problems.append(f"{before}: given by its new name {now} too; remove {before}")
+    for section, kind in SWITCHES.items():
+        _replace_switch(result, section, kind, source=source, problems=problems, warnings=warnings)
     return result
+
+
+def _replace_switch(
+    tree: dict[str, Any], section: str, kind: str, *, source: str, problems: list[str], warnings: list[str]
+) -> None:
+    """Replace ``enabled`` beside a kind: false is the kind ``none``."""
+    given = _pop(tree, (section, "enabled"))
+    if given == {}:
+        return
+    try:
+        is_on = TypeAdapter(bool).validate_python(given)
+    except ValidationError:
+        problems.append(f"{section}.enabled: must be true or false; use {section}.kind, which is none for false")
+        return
+    warnings.append(f"{source}: {section}.enabled is {section}.kind now, which is none for false")
+    if not is_on:
+        tree[section] = {**_table(tree, section), "kind": "none"}
+    elif kind:
+        tree[section] = {"kind": kind, **_table(tree, section)}
+
+
+def _table(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = tree.get(name)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _beginning_as(table: Mapping[str, str], tree: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows of a table whose keys may be in a tree."""
+    return [(key, value) for key, value in table.items() if key.partition(".")[0] in tree]
 
 
 def gone(key: str) -> str | None:
@@ -92,7 +205,8 @@ def new_name(key: str) -> str:
 
 def old_sections() -> frozenset[str]:
     """Return the sections that a setting of these tables is in."""
-    return frozenset(key.partition(".")[0] for key in (*MOVED, *GONE))
+    sections = {key.partition(".")[0] for key in (*MOVED, *GONE)}
+    return frozenset(sections - OTHER_NAMES.keys() - OTHER_MEANINGS.keys())
 
 
 def _pop(tree: dict[str, Any], path: Sequence[str]) -> Any:
@@ -126,10 +240,3 @@ def _leaves(value: Any, path: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
     for name, inner in cast("dict[str, Any]", value).items():
         leaves |= _leaves(inner, (*path, name))
     return leaves
-
-
-def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _copy(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
-        for name, value in tree.items()
-    }

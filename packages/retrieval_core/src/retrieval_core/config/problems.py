@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-SECRETS = frozenset({"api_key", "url", "base_url", "host", "options"})
+SECRETS = frozenset({"api_key", "url", "base_url", "host", "custom"})
 """Names of settings whose values, and whatever is in them, no message may show."""
 _LIST, _TABLE = 'Input should be a list such as ["a", "b"]', 'Input should be a table such as {"a": 1}'
 _EXPECTED = {

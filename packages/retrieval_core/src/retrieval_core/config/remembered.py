@@ -7,13 +7,17 @@ switches and names of the sections below are taken from it, and ``embedder.kind`
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from retrieval_core.config.adapters import PortConfig
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.config.moved import gone, new_name
 from retrieval_core.config.problems import problems_of, shown
+from retrieval_core.config.tree import nested_tree
+from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -46,12 +50,24 @@ LONGEST = 65_536
 def keys_of(tree: Mapping[str, Any], model: type[BaseModel] = RetrievalConfig, above: str = "") -> Iterator[str]:
     """Yield the dotted keys of the settings in a tree; a table that is one setting's value has one key."""
     for name, value in tree.items():
-        field = model.model_fields.get(name)
-        inner = None if field is None else field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel) and isinstance(value, dict):
+        inner = inner_model(model, name) if isinstance(value, dict) else None
+        if inner is not None:
             yield from keys_of(cast("dict[str, Any]", value), inner, f"{above}{name}.")
         else:
             yield f"{above}{name}"
+
+
+def inner_model(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    """Return the settings of a section or table in another one; ``None`` if the name is none of one."""
+    field = model.model_fields.get(name)
+    if field is not None:
+        inner = field.annotation
+        return inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+    if not issubclass(model, PortConfig) or (kind := model.port.kind_of(name)) is None:
+        return None
+    with suppress(ConfigurationError):  # it cannot be imported, which is told when the table is read
+        return model.port.settings_of(kind)
+    return None
 
 
 def names_code(key: str, value: object) -> bool:
@@ -84,7 +100,7 @@ def remember(config: RetrievalConfig, old: Mapping[str, Any], plugged_in: Collec
     new = {key: values[key] for key in values if key in given and can_remember(key, values[key])}
     if provenance is None:
         defaults = dict(_values(RetrievalConfig()))
-        new = {key: value for key, value in new.items() if value != defaults[key] or key in old}
+        new = {key: value for key, value in new.items() if value != defaults.get(key) or key in old}
     return _fitting({**{key: value for key, value in old.items() if key not in given}, **new})
 
 
@@ -118,7 +134,7 @@ def read_remembered(text: str) -> tuple[dict[str, Any], list[str]]:
     settings = {key: value for key, value in settings.items() if _may(key, value)}
     while settings:
         try:
-            RetrievalConfig.model_validate(nested(settings))
+            RetrievalConfig.model_validate(nested_tree(settings))
         except ValidationError as error:
             problems += problems_of(error)
             wrong = [".".join(map(str, detail["loc"])) for detail in error.errors(include_url=False)]
@@ -133,18 +149,6 @@ def read_remembered(text: str) -> tuple[dict[str, Any], list[str]]:
     return settings, problems
 
 
-def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by dotted keys as a tree."""
-    tree: dict[str, Any] = {}
-    for key, value in settings.items():
-        *path, last = key.split(".")
-        section = tree
-        for part in path:
-            section = section.setdefault(part, {})
-        section[last] = value
-    return tree
-
-
 def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings without the longest ones, so that the rest can be read again."""
     while len(json.dumps(settings, ensure_ascii=False)) > LONGEST:
@@ -155,7 +159,7 @@ def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _may(key: str, value: Any) -> bool:
     """Return whether a key and a value from an index may be used, once they are valid."""
-    return can_remember(key, value) and key in _KNOWN
+    return can_remember(key, value) and (key in KEYS or key in _KNOWN)
 
 
 def _values(model: BaseModel, above: str = "", *, with_secrets: bool = False) -> Iterator[tuple[str, Any]]:

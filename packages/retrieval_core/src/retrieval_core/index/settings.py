@@ -7,12 +7,12 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from retrieval_core.adapters.stores.settings_memory import read_from_file, read_from_folder
+from retrieval_core.adapters.stores.settings_memory import lancedb_folder, read_from_file, read_from_folder
 from retrieval_core.config import RetrievalConfig, moved
 from retrieval_core.config.loading import Layer, explicit_tree, load_over, merge_layers, read_toml
-from retrieval_core.config.remembered import names_code, nested, read_remembered, remember
+from retrieval_core.config.remembered import names_code, read_remembered, remember
+from retrieval_core.config.tree import nested_tree
 from retrieval_core.errors import ConfigurationError, RetrievalError
-from retrieval_core.index.builders.backends import lancedb_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -137,7 +137,8 @@ def remembered_settings(config: RetrievalConfig, index: str | Path | None = None
 
 
 def _place_of(config: RetrievalConfig, index: str | Path | None) -> dict[str, Any]:
-    store = {"kind": config.store.kind, "lancedb": {"table": config.store.lancedb.table}}
+    table = config.store.tables.get("lancedb")
+    store = {"kind": config.store.kind, "lancedb": {} if table is None else dict(table)}
     return {"index": str(index or config.index), "store": store}
 
 
@@ -171,7 +172,7 @@ def _beneath(given: Mapping[str, Any], explicit: str | Path | None) -> tuple[lis
         "store": {**_table(tree, "store"), **_table(given, "store")},
     }
     remembered, problems = _remembered(known)
-    layers = [Layer(REMEMBERED, nested(remembered)), *beside]
+    layers = [Layer(REMEMBERED, nested_tree(remembered)), *beside]
     if not problems:
         return layers, ()
     place = known["index"]

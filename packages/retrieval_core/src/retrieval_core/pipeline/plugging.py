@@ -78,14 +78,14 @@ def guard_of(config: RetrievalConfig, observer: Observer | None = None) -> Guard
 
 def questions_with(embedder: Embedder, settings: RetrievalConfig, now: Callable[[], float]) -> Questions:
     """Return what embeds questions, remembers as many as is configured, and opens the embedder anew when it fails."""
-    kept = settings.cache.embeddings if settings.cache.enabled else 0
+    kept = settings.cache.embeddings if settings.cache.is_on else 0
     remembered = EmbeddingCache(kept, now) if kept else None
     return Questions(embedder, remembered, Recovery(now, BREAKER_PAUSE))
 
 
 def kept_reranks(settings: CacheConfig, now: Callable[[], float]) -> RerankCache | None:
     """Return what keeps the scores of rerankers; ``None`` where they are not kept."""
-    return RerankCache(settings.reranks, now, settings.ttl_seconds) if settings.enabled and settings.reranks else None
+    return RerankCache(settings.reranks, now, settings.ttl_seconds) if settings.is_on and settings.reranks else None
 
 
 def close_with(stack: AsyncExitStack, parts: Iterable[object]) -> None:

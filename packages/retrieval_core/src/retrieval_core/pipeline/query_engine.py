@@ -728,7 +728,7 @@ class QueryEngine(Display, Lifecycle):
         return await check_citations(self._run(), self._stores, citations)
 
     def evaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
-        """Score a result for the response that was written with it; ``evaluation.enabled`` must be set.
+        """Score a result for the response that was written with it; ``evaluation.kind`` must be set.
 
         Args:
             result: The result of a search.
@@ -742,14 +742,14 @@ class QueryEngine(Display, Lifecycle):
 
         Example::
 
-            with open_index("notes.db", config=load_config(overrides={"evaluation.enabled": True})) as index:
+            with open_index("notes.db", config=load_config(overrides={"evaluation.kind": "auto"})) as index:
                 result = index.retrieve("how far away is the moon")
                 print(index.evaluate(result, "384,400 km").evaluation_scores)
         """
         return self.sync.run(self.aevaluate(result, response))
 
     async def aevaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
-        """Score a result for the response that was written with it; ``evaluation.enabled`` must be set.
+        """Score a result for the response that was written with it; ``evaluation.kind`` must be set.
 
         Args:
             result: The result of a search.
@@ -763,13 +763,13 @@ class QueryEngine(Display, Lifecycle):
 
         Example::
 
-            async with open_index("notes.db", config=load_config(overrides={"evaluation.enabled": True})) as index:
+            async with open_index("notes.db", config=load_config(overrides={"evaluation.kind": "auto"})) as index:
                 result = await index.aretrieve("how far away is the moon")
                 print((await index.aevaluate(result, "384,400 km")).evaluation_scores)
         """
         evaluator = self._stages.evaluator
         if evaluator is None:
-            msg = "there is no evaluator; configure evaluation.enabled = true"
+            msg = "there is no evaluator; set evaluation.kind, for instance to auto"
             raise InvalidParameterError(msg)
         query = str(result.metadata.get("query_normalized", result.query))
         return await evaluated(self._run(), evaluator, query, result, response, strict=self.config.strict)

@@ -169,7 +169,7 @@ class _Opened:
         given = self._config.getini(_CONFIG) or None
         if given is not None and given.endswith(".toml"):
             given = str(self._config.rootpath / given)
-        config = load_index_config(place, file=given, overrides={"cache.enabled": False})
+        config = load_index_config(place, file=given, overrides={"cache.kind": "none"})
         index = self._closing.enter_context(open_index(config=config))
         return index.sync, IndexTarget(index)
 

@@ -27,7 +27,6 @@ from llama_index.retrievers.retrieval_core.convert import ScoreKind, node_from_h
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question, settings_left_behind
-from retrieval_core.adapters.registry import EMBEDDERS
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ConfigurationError, SearchError
 from retrieval_core.index.index import Index
@@ -37,6 +36,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.options import QueryOptions
 from retrieval_core.ports import Embedder, Variant
+from retrieval_core.ports.checks import ABILITIES
 from retrieval_core.types import RetrievalResult, SearchMode
 from retrieval_core.types.filters import Filter, all_of
 
@@ -191,7 +191,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
             FilterError: As of the constructor.
         """
         if embedder is not None:
-            check_abilities(embedder, "embedder", EMBEDDERS.abilities, "give an embedder of retrieval-core")
+            check_abilities(embedder, "embedder", ABILITIES["embedder"], "give an embedder of retrieval-core")
         settings = _settings(path, config, overrides)
         if settings.store.kind == "sqlite":  # other stores need no file
             check_index_file(Path(path or settings.index))
@@ -351,7 +351,7 @@ def _merged(path: str | Path, config: RetrievalConfig | str | Path | None, chang
         # One level deep, so that an override of a whole table is laid over it and does not take its place.
         if isinstance(value, BaseModel):
             tree |= {f"{name}.{key}": item for key, item in value.model_dump().items()}
-            tree |= {f"{name}.{key}": item for key, item in value if key == "options"}  # a dump does not show them
+            tree |= {f"{name}.{key}": item for key, item in value if key == "custom"}  # a dump does not show them
         else:
             tree[name] = value
     return load_config(overrides=tree | changes)

@@ -9,7 +9,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
 
 from llama_index.retrievers.retrieval_core.checks import check_abilities
-from retrieval_core.adapters.registry import EMBEDDERS
+from retrieval_core.ports.checks import ABILITIES
 from retrieval_core.run.sync import SyncBridge
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class RetrievalCoreEmbedding(BaseEmbedding):
     def __init__(
         self, embedder: Embedder, *, embed_batch_size: int = 32, callback_manager: CallbackManager | None = None
     ) -> None:
-        check_abilities(embedder, "embedder", EMBEDDERS.abilities, "give an embedder of retrieval-core")
+        check_abilities(embedder, "embedder", ABILITIES["embedder"], "give an embedder of retrieval-core")
         super().__init__(
             model_name=embedder.id,
             embed_batch_size=embed_batch_size,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
+from retrieval_core.adapters.registry import build_analyzer, build_store
 from retrieval_core.errors import EmbedderMismatchError, IndexNotFoundError, InvalidParameterError, StoreError
-from retrieval_core.index.builders.backends import build_analyzer, build_store
 from retrieval_core.ports import AddsVectors
 
 if TYPE_CHECKING:

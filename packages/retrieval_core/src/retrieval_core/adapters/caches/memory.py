@@ -8,7 +8,6 @@ from functools import cache
 from operator import is_
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import LruCache
@@ -16,7 +15,9 @@ from retrieval_core.types import FrozenDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Self
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.lru import CacheEntry, CacheStatistics
     from retrieval_core.types import RetrievalResult
@@ -40,6 +41,11 @@ class MemoryCache:
 
     def __init__(self, max_size: int = 1000, ttl_seconds: float = 300, clock: Clock | None = None) -> None:
         self._results: LruCache[str, RetrievalResult] = LruCache(max_size, ttl_seconds, (clock or SystemClock()).now)
+
+    @classmethod
+    def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
+        """Make it as configured."""
+        return cls(parts.section.max_size, parts.section.ttl_seconds)
 
     async def get(self, key: str) -> RetrievalResult | None:
         """Return the result of a key, ``None`` where it is absent or expired."""
@@ -70,9 +76,6 @@ class MemoryCache:
 
     def __len__(self) -> int:
         return len(self._results)
-
-
-ADAPTER = Adapter(lambda cache, _: MemoryCache(cache.max_size, cache.ttl_seconds))
 
 
 def _sealed(value: Any) -> Any:

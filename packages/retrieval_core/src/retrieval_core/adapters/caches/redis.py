@@ -8,12 +8,14 @@ from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
+from pydantic import SecretStr  # noqa: TC002 - pydantic resolves it at run time
+
 from retrieval_core.adapters.caches.codec import decode, encode, is_quickly_decoded
-from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import (
     ConfigurationError,
     InvalidParameterError,
@@ -25,10 +27,9 @@ from retrieval_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
+    from typing import Self
 
     from retrieval_core.adapters.registry import AdapterParts
-    from retrieval_core.config import CacheConfig
     from retrieval_core.types import RetrievalResult
 
 _TOKEN_BYTES = 16
@@ -51,6 +52,15 @@ class _Pipeline(Protocol):
 class _Client(Protocol):
     def pipeline(self, transaction: bool) -> _Pipeline: ...
     async def aclose(self) -> None: ...
+
+
+class RedisSettings(AdapterSettings):
+    """A Redis or Valkey server, which several processes may share."""
+
+    required: ClassVar[dict[str, str]] = {"url": "redis://localhost:6379/0"}
+
+    url: SecretStr | None = None
+    """``redis://host:port/db``, with user and password if the server needs them."""
 
 
 class RedisCache:
@@ -80,6 +90,8 @@ class RedisCache:
         InvalidParameterError: Another argument is out of its range.
     """
 
+    Settings = RedisSettings
+
     def __init__(
         self,
         url: SecretStr,
@@ -103,6 +115,18 @@ class RedisCache:
         self._token: bytes | None = None
         self._missed: dict[str, bytes | None] = {}
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Client]] = WeakKeyDictionary()
+
+    @classmethod
+    def from_settings(cls, settings: RedisSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, connecting to nothing.
+
+        Raises:
+            ConfigurationError: The URL is missing, or is not that of a Redis server.
+        """
+        if settings.url is None:
+            msg = "cache.redis.url: needed for the kind 'redis', for instance redis://localhost:6379/0"
+            raise ConfigurationError(msg, missing_keys=("cache.redis.url",))
+        return cls(settings.url, ttl_seconds=parts.section.ttl_seconds)
 
     def __repr__(self) -> str:
         return f"RedisCache({self._place}, namespace={self._namespace!r})"
@@ -249,7 +273,7 @@ class RedisCache:
             msg = (
                 f"the cache's URL for {self._place} has a parameter that the redis client does not know or cannot read"
             )
-            raise ConfigurationError(msg, problems=("cache.url: unknown or malformed parameter",)) from None
+            raise ConfigurationError(msg, problems=("cache.redis.url: unknown or malformed parameter",)) from None
         return cast("_Client", redis.Redis.from_pool(pool))
 
     async def _execute(self, pipeline: _Pipeline) -> list[Any]:
@@ -291,16 +315,6 @@ class RedisCache:
                 return ServiceError(message("failed"), "redis")
 
 
-def _build(cache: CacheConfig, _: AdapterParts) -> RedisCache:
-    if cache.url is None:
-        msg = "cache.url: needed for the kind 'redis', for instance redis://localhost:6379/0"
-        raise ConfigurationError(msg, missing_keys=("cache.url",))
-    return RedisCache(cache.url, ttl_seconds=cache.ttl_seconds)
-
-
-ADAPTER = Adapter(_build)
-
-
 def _parts(url: SecretStr) -> tuple[str, str | None]:
     """Return a URL's host, port and path, for people, and its password."""
     try:
@@ -317,4 +331,4 @@ def _parts(url: SecretStr) -> tuple[str, str | None]:
         "the cache's URL must be redis://user:password@host:port/database, rediss:// likewise, or unix:///path; "
         "characters such as / # ? @ in user or password must be percent-encoded"
     )
-    raise ConfigurationError(msg, problems=("cache.url: not the URL of a Redis server",))
+    raise ConfigurationError(msg, problems=("cache.redis.url: not the URL of a Redis server",))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from retrieval_core.adapters.registry import Adapter
+from pydantic import AliasChoices, Field, SecretStr
+
 from retrieval_core.adapters.vendors.cohere import SERVICE, CohereConnection
 from retrieval_core.adapters.vendors.package import LoadsPackage
+from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from cohere import EmbedByTypeResponse
     from numpy.typing import NDArray
-    from pydantic import SecretStr
 
     from retrieval_core.types import Matrix, Vector
 
@@ -39,6 +40,21 @@ _KNOWN: dict[str, tuple[int, ...]] = {
 
 # The most that the API reference of "Embed" (v2) allows in a request.
 _MOST_TEXTS = 96
+
+
+class CohereEmbedderSettings(AdapterSettings):
+    """An embedding model of Cohere."""
+
+    required: ClassVar[dict[str, str]] = {"api_key": "base_url"}
+
+    model: str = "embed-v4.0"
+    """Name of the model, as the server calls it."""
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector. Default: the model's own number, if it is known."""
+    base_url: Address = None
+    """Address of another server with the same API."""
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("api_key", "CO_API_KEY"))
+    """API key. Default: the environment variable ``CO_API_KEY``."""
 
 
 class CohereEmbedder(LoadsPackage):
@@ -67,6 +83,7 @@ class CohereEmbedder(LoadsPackage):
     """
 
     package: ClassVar[str] = "cohere"
+    Settings = CohereEmbedderSettings
 
     def __init__(
         self,
@@ -168,9 +185,6 @@ class CohereEmbedder(LoadsPackage):
             msg = f"{self.id} answered with a vector that has no direction: all zeros, or out of range"
             raise EmbeddingError(msg)
         return (rows / lengths).astype(np.float32)
-
-
-ADAPTER = Adapter(lambda embedder, _: CohereEmbedder(**dict(embedder.cohere)))
 
 
 def _checked_dimension(model: str, dimension: int | None) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
 
 from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER
 from retrieval_core.adapters.local_models.embedding import EmbeddingModel, RunsEmbeddingModel
@@ -12,10 +14,23 @@ from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
 from retrieval_core.adapters.local_models.known_models import KNOWN_MODELS, ModelFacts, known_model
 from retrieval_core.adapters.local_models.model_folder import settled
 from retrieval_core.adapters.local_models.work import needing_extra
-from retrieval_core.adapters.registry import Adapter
-from retrieval_core.config.adapters import FastembedEmbedderConfig
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.run.lazy import Lazy
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from retrieval_core.adapters.registry import AdapterParts
+
+
+class FastembedEmbedderSettings(AdapterSettings):
+    """An embedding model that ``fastembed`` downloads. It is used as its model card says."""
+
+    model: str = "BAAI/bge-small-en-v1.5"
+    """Its name, as ``TextEmbedding.list_supported_models()`` has it."""
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
 
 
 class FastembedEmbedder(RunsEmbeddingModel):
@@ -34,8 +49,10 @@ class FastembedEmbedder(RunsEmbeddingModel):
         InvalidParameterError: ``threads`` is less than 1.
     """
 
-    def __init__(self, settings: FastembedEmbedderConfig | None = None, *, threads: int | None = None) -> None:
-        settings = settings or FastembedEmbedderConfig()
+    Settings = FastembedEmbedderSettings
+
+    def __init__(self, settings: FastembedEmbedderSettings | None = None, *, threads: int | None = None) -> None:
+        settings = settings or FastembedEmbedderSettings()
         self._name = settings.model
         _check_known(settings.model)
         facts = settled(
@@ -45,6 +62,11 @@ class FastembedEmbedder(RunsEmbeddingModel):
         model = EmbeddingModel.of(files, facts, settings.dimension)
         super().__init__("An embedding model of fastembed", model, threads=threads)
         self._files = Lazy(self._fetch)
+
+    @classmethod
+    def from_settings(cls, settings: FastembedEmbedderSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        return cls(settings, threads=parts.section.threads)
 
     def _fetch(self) -> ModelFiles:
         with needing_extra("fastembed", self._needed_for):
@@ -57,7 +79,7 @@ class FastembedEmbedder(RunsEmbeddingModel):
         described = next((each for name, each in listed.items() if name.lower() == self._name.lower()), None)
         if described is None:
             raise ConfigurationError(unknown(self._name, list(listed)))
-        setting = f"embedder.model_folder, with embedder.kind = local and embedder.local.model = {self._name}"
+        setting = f"embedder.local.model_folder, with embedder.kind = local and embedder.local.model = {self._name}"
         folder = fetched(TextEmbedding, described, setting)
         return ModelFiles({MODEL: folder / described["model_file"], TOKENIZER: folder / TOKENIZER}, {})
 
@@ -73,9 +95,6 @@ def _check_known(name: str) -> None:
         msg = (
             f"{name}: prefixes, pooling and length of this embedding model are not known. Set embedder.fastembed.model "
             f"to a known name, such as {', '.join(close)}; or download the model, and set embedder.kind to local, "
-            "embedder.model_folder to its folder, and embedder.local as on its model card"
+            "embedder.local.model_folder to its folder, and embedder.local as on its model card"
         )
         raise ConfigurationError(msg)
-
-
-ADAPTER = Adapter(lambda embedder, _: FastembedEmbedder(embedder.fastembed, threads=embedder.threads))

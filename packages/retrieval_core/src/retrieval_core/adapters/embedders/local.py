@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
 
 from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER
 from retrieval_core.adapters.local_models.embedding import ADDED_TOKENS, EmbeddingModel, RunsEmbeddingModel
@@ -16,9 +19,13 @@ from retrieval_core.adapters.local_models.files import (
 )
 from retrieval_core.adapters.local_models.known_models import ModelFacts
 from retrieval_core.adapters.local_models.model_folder import facts_in, onnx_file, settled, tokenizer_limit
-from retrieval_core.adapters.registry import Adapter
-from retrieval_core.config.adapters import LocalEmbedderConfig
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from retrieval_core.adapters.registry import AdapterParts
 
 _SECTION = "embedder.local"
 _MODEL_DATA = "model.onnx_data"  # beside an ONNX file of more than 2 GB
@@ -54,6 +61,34 @@ HUB_CHECKSUMS = {
 """SHA-256 of its files."""
 
 
+class LocalEmbedderSettings(AdapterSettings):
+    """The embedding model that is installed or downloaded, or one in a folder of this machine.
+
+    Defaults come from the model's files, then from its name.
+    """
+
+    model_folder: Path | None = None
+    """Folder with an ONNX file and ``tokenizer.json`` instead of the installed model."""
+    model: str | None = None
+    """Its name on the Hugging Face hub, to look up its defaults."""
+    file: str | None = None
+    """The ONNX file in ``model_folder``, for instance one that is quantised to int8. It is ``model.onnx`` or
+    ``onnx/model.onnx`` by default."""
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
+    query_prefix: str | None = None
+    """Text before each query."""
+    passage_prefix: str | None = None
+    """Text before each chunk. Default: empty if ``query_prefix`` is set."""
+    pooling: Literal["cls", "mean", "last"] | None = None
+    """How token vectors become one vector: the first (``cls``), their mean, or the last."""
+    max_tokens: int | None = Field(default=None, ge=34)
+    """Maximum number of tokens that the model reads, with those that its tokenizer adds."""
+    source: Literal["auto", "package", "hub"] = "auto"
+    """Source of the default model. ``package``: installed by the extra ``local``. ``hub``: downloaded by the extra
+    ``hub`` at first use. ``auto``: the package if it is installed, otherwise the hub."""
+
+
 class LocalEmbedder(RunsEmbeddingModel):
     """Embeds with an ONNX model on the processor, off the event loop; an :class:`~retrieval_core.ports.Embedder`.
 
@@ -75,15 +110,17 @@ class LocalEmbedder(RunsEmbeddingModel):
         InvalidParameterError: ``threads`` is less than 1.
     """
 
+    Settings = LocalEmbedderSettings
+
     def __init__(
         self,
         model: EmbeddingModel = BGE_SMALL_EN,
         *,
         folder: Path | str | None = None,
-        settings: LocalEmbedderConfig | None = None,
+        settings: LocalEmbedderSettings | None = None,
         threads: int | None = None,
     ) -> None:
-        settings = settings or LocalEmbedderConfig()
+        settings = settings or LocalEmbedderSettings()
         files = None
         _check_source(settings, folder)
         if folder is not None:
@@ -93,23 +130,23 @@ class LocalEmbedder(RunsEmbeddingModel):
             model = _adjusted(_sourced(model, settings), settings)
         super().__init__("The local embedding model", model, files, threads=threads)
 
+    @classmethod
+    def from_settings(cls, settings: LocalEmbedderSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        return cls(folder=settings.model_folder, settings=settings, threads=parts.section.threads)
 
-ADAPTER = Adapter(
-    lambda embedder, _: LocalEmbedder(folder=embedder.model_folder, settings=embedder.local, threads=embedder.threads)
-)
 
-
-def _check_source(settings: LocalEmbedderConfig, folder: Path | str | None) -> None:
+def _check_source(settings: LocalEmbedderSettings, folder: Path | str | None) -> None:
     """Refuse settings that name two sources of the model."""
     if folder is not None and settings.source != "auto":
         msg = (
-            f"embedder.model_folder is {folder} and {_SECTION}.source is {settings.source}: the model has one source. "
-            "Leave one of the two out"
+            f"{_SECTION}.model_folder is {folder} and {_SECTION}.source is {settings.source}: the model has one "
+            "source. Leave one of the two out"
         )
         raise ConfigurationError(msg)
 
 
-def _sourced(model: EmbeddingModel, settings: LocalEmbedderConfig) -> EmbeddingModel:
+def _sourced(model: EmbeddingModel, settings: LocalEmbedderSettings) -> EmbeddingModel:
     """Return the model with the source that is configured or, by default, available: the package before the hub."""
     by_default = not is_installed(model.files.carrier) and is_installed("huggingface_hub")
     if settings.source == "package" or (settings.source == "auto" and not by_default):
@@ -118,7 +155,7 @@ def _sourced(model: EmbeddingModel, settings: LocalEmbedderConfig) -> EmbeddingM
 
 
 def _model_in(
-    folder: Path, settings: LocalEmbedderConfig, default: EmbeddingModel
+    folder: Path, settings: LocalEmbedderSettings, default: EmbeddingModel
 ) -> tuple[EmbeddingModel, ModelFiles]:
     """Return the model in a folder, and its files.
 
@@ -140,7 +177,7 @@ def _model_in(
     return EmbeddingModel.of(named, facts, settings.dimension), files
 
 
-def _adjusted(model: EmbeddingModel, settings: LocalEmbedderConfig) -> EmbeddingModel:
+def _adjusted(model: EmbeddingModel, settings: LocalEmbedderSettings) -> EmbeddingModel:
     """Return a model whose facts are known, used as configured."""
     facts = ModelFacts(
         dimension=model.given_dimension,
@@ -156,7 +193,7 @@ def _adjusted(model: EmbeddingModel, settings: LocalEmbedderConfig) -> Embedding
     return EmbeddingModel.of(model.files, made, settings.dimension or model.dimension)
 
 
-def _stated(settings: LocalEmbedderConfig) -> ModelFacts:
+def _stated(settings: LocalEmbedderSettings) -> ModelFacts:
     """Return what the settings say of the model."""
     return ModelFacts(
         max_tokens=settings.max_tokens,
@@ -166,13 +203,13 @@ def _stated(settings: LocalEmbedderConfig) -> ModelFacts:
     )
 
 
-def _check_installed(model: EmbeddingModel, settings: LocalEmbedderConfig) -> None:
+def _check_installed(model: EmbeddingModel, settings: LocalEmbedderSettings) -> None:
     """Refuse settings that are for another model than the one that is installed."""
     name = (settings.model or "").lower().rpartition("/")[2]
     if settings.file is not None or not model.files.name.startswith(name):
         msg = (
-            f"without embedder.model_folder there is only {model.files.name}, and {_SECTION} names another model or "
-            "file. Set embedder.model_folder to the folder that has it; or embedder.kind to fastembed, which downloads "
-            "it, and embedder.fastembed.model to its name"
+            f"without {_SECTION}.model_folder there is only {model.files.name}, and {_SECTION} names another model or "
+            f"file. Set {_SECTION}.model_folder to the folder that has it; or embedder.kind to fastembed, which "
+            "downloads it, and embedder.fastembed.model to its name"
         )
         raise ConfigurationError(msg)

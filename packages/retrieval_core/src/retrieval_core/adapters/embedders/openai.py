@@ -6,9 +6,11 @@ import base64
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from retrieval_core.adapters.registry import Adapter
+from pydantic import AliasChoices, Field, SecretStr
+
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
 from retrieval_core.adapters.vendors.package import LoadsPackage
+from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from openai.types import CreateEmbeddingResponse
-    from pydantic import SecretStr
 
     from retrieval_core.types import Matrix, Vector
 
@@ -58,6 +59,27 @@ class _Window(NamedTuple):
     size: int
 
 
+class OpenAIEmbedderSettings(AdapterSettings):
+    """An embedding model of OpenAI, or of any server with the same API."""
+
+    required: ClassVar[dict[str, str]] = {"api_key": "base_url"}
+
+    model: str = "text-embedding-3-large"
+    """Name of the model, as the server calls it."""
+    dimension: int | None = Field(default=None, ge=1)
+    """Components of a vector. Default: the model's own number, if it is known."""
+    base_url: Address = None
+    """Address of another server with the same API."""
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("api_key", "OPENAI_API_KEY"))
+    """API key. Default: the environment variable ``OPENAI_API_KEY``."""
+    batch_size: int = Field(default=128, ge=1, le=2048)
+    """Texts in one request."""
+    query_prefix: str = ""
+    """Text before each query, if the model was trained with one and the server does not add it."""
+    passage_prefix: str = ""
+    """Text before each chunk, if the model was trained with one and the server does not add it."""
+
+
 class OpenAIEmbedder(LoadsPackage):
     """Embeds over HTTP; an :class:`~retrieval_core.ports.Embedder`.
 
@@ -85,6 +107,7 @@ class OpenAIEmbedder(LoadsPackage):
     """
 
     package: ClassVar[str] = "openai"
+    Settings = OpenAIEmbedderSettings
 
     def __init__(
         self,
@@ -188,9 +211,6 @@ class OpenAIEmbedder(LoadsPackage):
             msg = f"{self.id} answered with a vector that has no direction: all zeros, or not numbers"
             raise EmbeddingError(msg)
         return (sums / lengths).astype(np.float32)
-
-
-ADAPTER = Adapter(lambda embedder, _: OpenAIEmbedder(**dict(embedder.openai)))
 
 
 def _checked_dimension(model: str, known: _Model | None, dimension: int | None) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -42,6 +41,3 @@ def choose_evaluator(kind: str, llm: LLM | None, embedder: Embedder | None) -> E
     from retrieval_core.adapters.evaluators.local import LocalEvaluator  # noqa: PLC0415
 
     return LocalEvaluator(embedder)
-
-
-ADAPTER = Adapter(lambda evaluation, parts: choose_evaluator(evaluation.kind, parts.llm, parts.embedder))

@@ -7,9 +7,11 @@ import re
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from retrieval_core.adapters.registry import Adapter
+from pydantic import AliasChoices, Field, SecretStr
+
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
 from retrieval_core.adapters.vendors.package import LoadsPackage
+from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Completion
 from retrieval_core.types import Usage
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
-    from pydantic import SecretStr
 
     from retrieval_core.ports import CompletionRequest
 
@@ -29,6 +30,19 @@ if TYPE_CHECKING:
 # vendor's name before the model's.
 _REASONING = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])")
 _SCHEMA_NAME = "answer"
+
+
+class OpenAILLMSettings(AdapterSettings):
+    """A language model of OpenAI, or of any server with the same API."""
+
+    required: ClassVar[dict[str, str]] = {"api_key": "base_url"}
+
+    model: str = "gpt-4.1-mini"
+    """Name of the model, as the server calls it."""
+    base_url: Address = None
+    """Address of another server with the same API: Ollama, vLLM, llama.cpp, a gateway."""
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("api_key", "OPENAI_API_KEY"))
+    """API key. Default: the environment variable ``OPENAI_API_KEY``."""
 
 
 class OpenAILLM(LoadsPackage):
@@ -51,6 +65,7 @@ class OpenAILLM(LoadsPackage):
     """
 
     package: ClassVar[str] = "openai"
+    Settings = OpenAILLMSettings
 
     def __init__(self, model: str, *, api_key: SecretStr | str | None = None, base_url: str | None = None) -> None:
         self._set_model(model)
@@ -189,9 +204,6 @@ class OpenAILLM(LoadsPackage):
         if not isinstance(value, dict) or cast("dict[str, Any]", value).keys() != properties.keys():
             msg = f"{self.id} answered with JSON that is not an object with exactly: {', '.join(sorted(properties))}"
             raise MalformedAnswerError(msg, SERVICE, answer=text)
-
-
-ADAPTER = Adapter(lambda llm, _: OpenAILLM(**dict(llm.openai)))
 
 
 def _usage(usage: CompletionUsage | None) -> Usage | None:

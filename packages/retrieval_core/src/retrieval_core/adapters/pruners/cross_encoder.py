@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.pruners.align import rows_of
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.rerankers.threshold import ByScores
 from retrieval_core.ports import Kept
 from retrieval_core.types import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
+
+    from retrieval_core.adapters.registry import AdapterParts
 
 DEFAULT_THRESHOLD = 0.00003
 """Just above the local model's score of a sentence that has nothing to do with the question, about 0.00001.
@@ -23,6 +25,11 @@ class CrossEncoderPruner(ByScores):
     """Keeps the sentences whose score reaches a threshold; a :class:`~retrieval_core.ports.Pruner`."""
 
     _default = DEFAULT_THRESHOLD
+
+    @classmethod
+    def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
+        """Make it over the cross-encoder of this machine, loading nothing."""
+        return cls(parts.cross_encoder(), threshold=parts.section.threshold)
 
     @property
     def id(self) -> str:
@@ -44,6 +51,3 @@ class CrossEncoderPruner(ByScores):
             if scored.usage is not None:
                 usage = (usage or Usage()) + scored.usage
         return Kept(rows_of([score >= self._threshold for score in scores], passages), rows_of(scores, passages), usage)
-
-
-ADAPTER = Adapter(lambda pruner, parts: CrossEncoderPruner(parts.cross_encoder(), threshold=pruner.threshold))

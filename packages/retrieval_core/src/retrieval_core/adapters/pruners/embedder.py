@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.pruners.align import rows_of
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from retrieval_core.adapters.registry import AdapterParts
-    from retrieval_core.config import PrunerConfig
     from retrieval_core.ports import Embedder
 
 DEFAULT_THRESHOLD = 0.55
@@ -46,6 +45,27 @@ class EmbedderPruner:
         self._embedder = embedder
         self._threshold = threshold
 
+    @classmethod
+    def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
+        """Make it over the index's embedder.
+
+        Raises:
+            ConfigurationError: There is no embedder, or its model needs a threshold that is not set.
+        """
+        from retrieval_core.adapters.embedders.local import BGE_SMALL_EN  # noqa: PLC0415 - for the name of its model
+
+        threshold: float | None = parts.section.threshold
+        if parts.embedder is None:
+            msg = "pruner.kind is 'embedder', and embedder.kind is 'none': set either of them to another kind"
+            raise ConfigurationError(msg, missing_keys=("embedder.kind",))
+        if threshold is None and not parts.embedder.id.startswith(f"{BGE_SMALL_EN.files.name}@"):
+            msg = (
+                f"pruner.threshold: needed for the embedder {parts.embedder.id}; the least cosine of a sentence that "
+                "bears on a question depends on the model"
+            )
+            raise ConfigurationError(msg, missing_keys=("pruner.threshold",))
+        return cls(parts.embedder, threshold=DEFAULT_THRESHOLD if threshold is None else threshold)
+
     @property
     def id(self) -> str:
         """Names embedder and threshold."""
@@ -73,22 +93,3 @@ class EmbedderPruner:
         return Kept(
             rows_of([cosine >= self._threshold for cosine in cosines], passages), scores=rows_of(cosines, passages)
         )
-
-
-def _build(pruner: PrunerConfig, parts: AdapterParts) -> EmbedderPruner:
-    from retrieval_core.adapters.embedders.local import BGE_SMALL_EN  # noqa: PLC0415 - for the name of its model
-
-    if parts.embedder is None:
-        msg = "pruner.kind is 'embedder', and embedder.kind is 'none': set either of them to another kind"
-        raise ConfigurationError(msg, missing_keys=("embedder.kind",))
-    is_default = parts.embedder.id.startswith(f"{BGE_SMALL_EN.files.name}@")
-    if pruner.threshold is None and not is_default:
-        msg = (
-            f"pruner.threshold: needed for the embedder {parts.embedder.id}; the least cosine of a sentence that bears "
-            "on a question depends on the model"
-        )
-        raise ConfigurationError(msg, missing_keys=("pruner.threshold",))
-    return EmbedderPruner(parts.embedder, threshold=DEFAULT_THRESHOLD if pruner.threshold is None else pruner.threshold)
-
-
-ADAPTER = Adapter(_build)

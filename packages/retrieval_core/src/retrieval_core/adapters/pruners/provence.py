@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.adapters.local_models.work import Pooled, needing_extra
 from retrieval_core.adapters.pruners.align import aligned
-from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Kept
 from retrieval_core.run.lazy import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Self
 
     from retrieval_core.adapters.registry import AdapterParts
-    from retrieval_core.config import PrunerConfig
 
 MODEL = "naver/provence-reranker-debertav3-v1"
 """English, 430 million parameters. Its licence, CC BY-NC 4.0, allows no commercial use."""
@@ -34,6 +34,15 @@ class ProvenceModel(Protocol):
     def process(self, question: list[str], context: list[list[str]], **settings: Any) -> dict[str, Any]:
         """Prune the contexts of questions; under ``pruned_context`` is a text for each."""
         ...
+
+
+class ProvenceSettings(AdapterSettings):
+    """The model Provence."""
+
+    model: str = MODEL
+    """Its name on the Hugging Face hub, or a folder."""
+    revision: str = REVISION
+    """The commit of that repository, whose code is executed."""
 
 
 class ProvencePruner(Pooled):
@@ -56,6 +65,8 @@ class ProvencePruner(Pooled):
         InvalidParameterError: The threshold is not in [0, 1].
     """
 
+    Settings = ProvenceSettings
+
     def __init__(
         self,
         model: str = MODEL,
@@ -72,6 +83,12 @@ class ProvencePruner(Pooled):
         self._threshold = threshold
         self._model = Lazy(load or self._load)
         super().__init__("provence", 1, _BATCH_SIZE)
+
+    @classmethod
+    def from_settings(cls, settings: ProvenceSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        threshold: float | None = parts.section.threshold
+        return cls(**dict(settings), threshold=DEFAULT_THRESHOLD if threshold is None else threshold)
 
     @property
     def id(self) -> str:
@@ -144,18 +161,6 @@ class ProvencePruner(Pooled):
             msg = f"{self._name} at {self._revision} cannot be loaded: {error}"
             raise ConfigurationError(msg) from error
         return cast("ProvenceModel", model.eval().requires_grad_(requires_grad=False))
-
-
-def _build(pruner: PrunerConfig, _: AdapterParts) -> ProvencePruner:
-    if unknown := sorted(pruner.options.keys() - {"model", "revision"}):
-        msg = f"pruner.options: there is no {', '.join(unknown)} for provence; there are model and revision"
-        raise ConfigurationError(msg)
-    return ProvencePruner(
-        threshold=DEFAULT_THRESHOLD if pruner.threshold is None else pruner.threshold, **pruner.options
-    )
-
-
-ADAPTER = Adapter(_build)
 
 
 def _texts_of(answer: object) -> list[str] | None:

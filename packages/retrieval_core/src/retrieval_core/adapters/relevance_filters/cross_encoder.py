@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.registry import Adapter
+from pydantic import Field
+
 from retrieval_core.adapters.rerankers.threshold import ByScores
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.ports import Judgements
 from retrieval_core.types import Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.types import Chunk
 
 DEFAULT_THRESHOLD = 0.0001
@@ -28,13 +32,26 @@ A threshold relative to the best passage of a question was no better on question
 of rules is in ``docs/measurements.md``."""
 
 
+class CrossEncoderRelevanceFilterSettings(AdapterSettings):
+    """The cross-encoder of this machine, which judges chunks by a threshold."""
+
+    threshold: float = Field(default=DEFAULT_THRESHOLD, ge=0, le=1)
+    """The lowest score of a chunk that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
+
+
 class CrossEncoderRelevanceFilter(ByScores):
     """Keeps the passages whose score reaches a threshold; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
     The reranker reads a passage with its title and headings, as the index does.
     """
 
+    Settings = CrossEncoderRelevanceFilterSettings
     _default = DEFAULT_THRESHOLD
+
+    @classmethod
+    def from_settings(cls, settings: CrossEncoderRelevanceFilterSettings, parts: AdapterParts) -> Self:
+        """Make it over the cross-encoder of this machine, loading nothing."""
+        return cls(parts.cross_encoder(), threshold=settings.threshold)
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves, each against the question."""
@@ -45,8 +62,3 @@ class CrossEncoderRelevanceFilter(ByScores):
         relevant = score >= self._threshold
         side = "reaches" if relevant else "is below"
         return Judgement(relevant, score, f"The score {score:.6g} {side} the threshold {self._threshold:g}.")
-
-
-ADAPTER = Adapter(
-    lambda own, parts: CrossEncoderRelevanceFilter(parts.cross_encoder(), threshold=own.relevance_threshold)
-)

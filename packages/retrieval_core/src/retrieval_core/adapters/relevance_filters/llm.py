@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, Field, RootModel
 
 from retrieval_core.adapters.asking import AsksInBatches
-from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.ports import CompletionRequest, Judgements
 from retrieval_core.text.prompting import (
     as_data,
@@ -24,7 +24,9 @@ from retrieval_core.types import Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.ports import LLM, Message
     from retrieval_core.types import JSON, Chunk
 
@@ -63,6 +65,13 @@ _VERDICT: dict[str, JSON] = object_schema(
 )
 
 
+class LLMRelevanceFilterSettings(AdapterSettings):
+    """A language model that judges chunks."""
+
+    prompt: str | None = None
+    """Instructions in place of the built-in ones."""
+
+
 class LLMRelevanceFilter(AsksInBatches):
     """Asks a language model which passages help to answer; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
@@ -82,8 +91,15 @@ class LLMRelevanceFilter(AsksInBatches):
         InvalidParameterError: ``batch_size`` is less than 1, or the prompt is blank.
     """
 
+    Settings = LLMRelevanceFilterSettings
+
     def __init__(self, llm: LLM, *, prompt: str | None = None, batch_size: int = 1) -> None:
         super().__init__(llm, chosen_prompt(prompt, DEFAULT_PROMPT), batch_size)
+
+    @classmethod
+    def from_settings(cls, settings: LLMRelevanceFilterSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        return cls(parts.model, **dict(settings))
 
     @property
     def id(self) -> str:
@@ -105,12 +121,6 @@ class LLMRelevanceFilter(AsksInBatches):
     def _messages(self, query: str, chunks: Sequence[Chunk]) -> tuple[Message, Message]:
         passages = passages_as_data((chunk.indexed_text for chunk in chunks), _PASSAGE_CHARACTERS)
         return framed(self._prompt, _ANSWER, [as_data("question", query), *passages])
-
-
-ADAPTER = Adapter(
-    lambda filtering, parts: LLMRelevanceFilter(parts.model, prompt=filtering.relevance_prompt),
-    asks_llm=True,
-)
 
 
 def _judgement(verdict: _Verdict) -> Judgement:

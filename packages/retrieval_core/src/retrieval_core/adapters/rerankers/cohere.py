@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from retrieval_core.adapters.registry import Adapter
+from pydantic import AliasChoices, Field, SecretStr
+
 from retrieval_core.adapters.vendors.cohere import SERVICE, CohereConnection
 from retrieval_core.adapters.vendors.package import LoadsPackage
+from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import RerankScores
 from retrieval_core.types.escapes import valid_unicode
@@ -15,12 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cohere import V2RerankResponse
-    from pydantic import SecretStr
+
 
 # The API reference of "Rerank" (v2) recommends against more documents in a request, and takes 10,000 at most.
 _MOST_DOCUMENTS = 1000
 # Rounding errors of single precision at the ends of the range.
 _TOLERANCE = 1e-6
+
+
+class CohereRerankerSettings(AdapterSettings):
+    """A reranking model of Cohere."""
+
+    required: ClassVar[dict[str, str]] = {"api_key": "base_url"}
+
+    model: str = "rerank-v3.5"
+    """Name of the model, as the server calls it."""
+    base_url: Address = None
+    """Address of another server with the same API."""
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("api_key", "CO_API_KEY"))
+    """API key. Default: the environment variable ``CO_API_KEY``."""
 
 
 class CohereReranker(LoadsPackage):
@@ -41,6 +56,7 @@ class CohereReranker(LoadsPackage):
     """
 
     package: ClassVar[str] = "cohere"
+    Settings = CohereRerankerSettings
 
     def __init__(
         self, *, model: str = "rerank-v3.5", api_key: SecretStr | str | None = None, base_url: str | None = None
@@ -87,9 +103,6 @@ class CohereReranker(LoadsPackage):
                 request_options={"max_retries": 0},
             )
         return _in_order(answer, len(passages), self.id)
-
-
-ADAPTER = Adapter(lambda reranker, _: CohereReranker(**dict(reranker.cohere)))
 
 
 def _in_order(answer: V2RerankResponse, count: int, where: str) -> list[float]:

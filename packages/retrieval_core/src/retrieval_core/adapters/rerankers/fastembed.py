@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from retrieval_core.adapters.local_models.fastembed import digest_of, fetched, lacking, unknown
 from retrieval_core.adapters.local_models.work import Pooled, in_slices, needing_extra, thread_count
-from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError, ModelNotFoundError, ServiceError
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.lazy import Lazy
@@ -18,10 +18,12 @@ from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from fastembed import LateInteractionTextEmbedding
     from fastembed.rerank.cross_encoder import TextCrossEncoder
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.types import Matrix
 
 # Where the files of a model that fastembed does not know may lie in its folder.
@@ -32,7 +34,17 @@ BATCH_SIZE = 32
 _LOCAL = ("CPUExecutionProvider",)
 
 
+class FastembedRerankerSettings(AdapterSettings):
+    """A reranking model that ``fastembed`` runs on this machine."""
+
+    model: str | None = None
+    """Its name on the hub. Default: the kind's own."""
+    model_folder: Path | None = None
+    """Folder with the model's files. If it is set, nothing is downloaded."""
+
+
 class _FastembedReranker(Pooled, ABC):
+    Settings = FastembedRerankerSettings
     _default_model: ClassVar[str]
     _needed_for: ClassVar[str]
 
@@ -50,6 +62,11 @@ class _FastembedReranker(Pooled, ABC):
         self._digest = "" if self._folder is None else f"@{digest_of(self._model, self._folder)}"
         self._loaded: Lazy[Any] = Lazy(self._load)
         self._file_bytes = 0
+
+    @classmethod
+    def from_settings(cls, settings: FastembedRerankerSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        return cls(**dict(settings), batch_size=parts.section.batch_size or BATCH_SIZE)
 
     @property
     def id(self) -> str:
@@ -266,18 +283,6 @@ class FastembedLateInteraction(_FastembedReranker):
     def _score(self, model: LateInteractionTextEmbedding, query: Matrix, passage: str) -> float:
         tokens = _unit_rows(next(iter(model.embed([passage], batch_size=1))))
         return max_similarity(query, tokens)
-
-
-CROSS_ENCODER = Adapter(
-    lambda reranker, _: FastembedCrossEncoder(
-        **dict(reranker.cross_encoder), batch_size=reranker.batch_size or BATCH_SIZE
-    )
-)
-LATE_INTERACTION = Adapter(
-    lambda reranker, _: FastembedLateInteraction(
-        **dict(reranker.late_interaction), batch_size=reranker.batch_size or BATCH_SIZE
-    )
-)
 
 
 def max_similarity(query: Matrix, passage: Matrix) -> float:

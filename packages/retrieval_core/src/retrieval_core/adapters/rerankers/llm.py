@@ -7,10 +7,10 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from retrieval_core.adapters.asking import AsksInBatches
-from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import CompletionRequest, RerankScores
 from retrieval_core.text.prompting import (
@@ -27,7 +27,9 @@ from retrieval_core.types.context import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.ports import LLM, Message
     from retrieval_core.types import JSON
 
@@ -67,6 +69,17 @@ class _Answer(BaseModel):
     results: list[object]
 
 
+class LLMRerankerSettings(AdapterSettings):
+    """A language model that grades chunks on a rubric."""
+
+    max_characters: int = Field(default=1200, ge=_SHORTEST)
+    """Characters of each chunk that the model sees."""
+    strict_json: bool = True
+    """Whether requests contain a JSON schema. Set it to false if the server supports none."""
+    prompt: str | None = None
+    """Instructions in place of the built-in rubric."""
+
+
 class LLMReranker(AsksInBatches):
     """Asks a language model to score passages; a :class:`~retrieval_core.ports.Reranker` that can repair.
 
@@ -89,6 +102,8 @@ class LLMReranker(AsksInBatches):
         InvalidParameterError: ``batch_size`` or ``max_characters`` is too small, or the prompt is blank.
     """
 
+    Settings = LLMRerankerSettings
+
     def __init__(
         self,
         llm: LLM,
@@ -104,6 +119,11 @@ class LLMReranker(AsksInBatches):
             raise InvalidParameterError(msg)
         self._max_characters = max_characters
         self._strict_json = strict_json
+
+    @classmethod
+    def from_settings(cls, settings: LLMRerankerSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        return cls(parts.model, batch_size=parts.section.batch_size or BATCH_SIZE, **dict(settings))
 
     @property
     def id(self) -> str:
@@ -175,18 +195,6 @@ class LLMReranker(AsksInBatches):
             data.append(as_data("your answer", shorten(wrong.answer, _ANSWER_CHARACTERS)))
             data.append(as_data("what was wrong", str(wrong)))
         return framed(instructions, _ANSWER, data)
-
-
-ADAPTER = Adapter(
-    lambda reranker, parts: LLMReranker(
-        parts.model,
-        prompt=reranker.prompt,
-        batch_size=reranker.batch_size or BATCH_SIZE,
-        max_characters=reranker.max_characters,
-        strict_json=reranker.strict_json,
-    ),
-    asks_llm=True,
-)
 
 
 class _Reading:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER, RunsBert
 from retrieval_core.adapters.local_models.files import LocalModel, read_folder
 from retrieval_core.adapters.local_models.work import Pooled, in_slices, run_stoppable, thread_count
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import ConfigurationError, ServiceError
 from retrieval_core.ports import RerankScores
 from retrieval_core.text.analysis import Analyzer
@@ -18,8 +17,10 @@ from retrieval_core.text.excerpts import Excerpter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from retrieval_core.adapters.local_models.work import StopSignal
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.ports import Reranker
 
 # What the model reads of a pair, without the three tokens that it adds itself.
@@ -150,6 +151,11 @@ class ExcerptReranker:
         self._reranker = reranker
         self._analyzer = analyzer
 
+    @classmethod
+    def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
+        """Make it over the cross-encoder of this machine, which several stages may share, loading nothing."""
+        return cls(parts.cross_encoder(), parts.analyzer or Analyzer())
+
     @property
     def id(self) -> str:
         """Names the reranker, and how much it is shown."""
@@ -192,6 +198,3 @@ class ExcerptReranker:
         excerpter = Excerpter(query, self._analyzer)
         # A sentence may be longer than all that is shown.
         return [excerpter.excerpt(text, MAX_CHARACTERS) or text[:MAX_CHARACTERS] for text in passages]
-
-
-ADAPTER = Adapter(lambda _, parts: ExcerptReranker(parts.cross_encoder(), parts.analyzer or Analyzer()))

@@ -13,7 +13,6 @@ from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
 from retrieval_core.adapters.stores.query_terms import query_terms
@@ -25,7 +24,9 @@ from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from typing import Self
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.ports import Change, FetchRequest, FieldInfo, Manifest, SearchRequest, SourceState
     from retrieval_core.types import Chunk, Document, Section, Vector
     from retrieval_core.types.filters import Filter
@@ -89,6 +90,11 @@ class MemoryStore:
         self._contents = _Contents()
         self._lock = Lock()  # calls may come from the loops of several threads
         self._closed = False
+
+    @classmethod
+    def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
+        """Make it from its settings, loading nothing."""
+        return cls(**parts.of_store)
 
     async def describe(self) -> StoreInfo:
         """Return the store's contents and abilities."""
@@ -264,9 +270,6 @@ class MemoryStore:
         for chunk in change.chunks:
             terms = Counter(self._analyzer.terms(chunk.indexed_text))
             yield _Entry(chunk, terms, None if chunk.id in change.unembedded else next(vectors, None))
-
-
-ADAPTER = Adapter(lambda _, parts: MemoryStore(**parts.of_store))
 
 
 def _remove_documents(contents: _Contents, document_ids: Collection[str]) -> None:

@@ -16,6 +16,11 @@ _PATIENCE = 5.0
 """Seconds to wait for a process that locks the whole file, as none of ours does."""
 
 
+def lancedb_folder(location: Path) -> Path:
+    """Return the folder of an index that LanceDB keeps: where ``index.db`` would be, ``index.lance``."""
+    return location.with_suffix(".lance") if location.suffix == ".db" else location
+
+
 def file_beside_table(folder: Path, table: str) -> Path:
     """Return the file with the settings of an index that LanceDB keeps in a folder."""
     return folder / f"{table}.settings.json"

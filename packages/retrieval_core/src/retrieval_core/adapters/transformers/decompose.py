@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.prompting import Task, as_data
 from retrieval_core.text.texts import clipped, is_searchable, key
@@ -63,9 +62,6 @@ class QueryDecomposer(AsksLLM[_Answer]):
             return Transformed(reason="the question is simple", usage=usage)
         variants = tuple(Variant("sub-question", text, weight=1 / len(questions)) for text in questions)
         return Transformed(variants=variants, reason=f"{len(questions)} sub-questions", usage=usage)
-
-
-ADAPTER = Adapter(lambda own, parts: QueryDecomposer(parts.model, prompt=own.prompts.get("decompose")), asks_llm=True)
 
 
 def _distinct(query: str, questions: Iterable[str]) -> list[str]:

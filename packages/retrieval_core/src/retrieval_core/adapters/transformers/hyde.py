@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.prompting import Task, as_data
@@ -56,6 +55,3 @@ class HyDEGenerator(AsksLLM[_Answer]):
             return Transformed(reason="the passage only repeats the question", usage=usage)
         variant = Variant("passage", passage, frozenset({"dense"}), is_passage=True, weight=_WEIGHT)
         return Transformed(variants=(variant,), reason="a passage that might answer", usage=usage)
-
-
-ADAPTER = Adapter(lambda own, parts: HyDEGenerator(parts.model, prompt=own.prompts.get("hyde")), asks_llm=True)

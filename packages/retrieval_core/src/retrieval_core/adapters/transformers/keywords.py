@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.prompting import Task, as_data
 from retrieval_core.text.texts import is_searchable, key
@@ -66,9 +65,6 @@ class KeywordExpander(AsksLLM[_Answer]):
             return Transformed(reason="no further words", usage=usage)
         variant = Variant("keywords", " ".join([query, *words]), frozenset({"lexical"}), weight=_WEIGHT)
         return Transformed(variants=(variant,), reason=f"further words: {', '.join(words)}", usage=usage)
-
-
-ADAPTER = Adapter(lambda own, parts: KeywordExpander(parts.model, prompt=own.prompts.get("keywords")), asks_llm=True)
 
 
 def _new_words(query: str, words: Iterable[str]) -> list[str]:

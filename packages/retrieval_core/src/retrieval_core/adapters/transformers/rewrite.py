@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
-from retrieval_core.adapters.registry import Adapter
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Rewritten
 from retrieval_core.text.prompting import Task, as_data, shorten
@@ -32,6 +32,13 @@ class _Answer(BaseModel):
     query: str
 
 
+class LLMRewriterSettings(AdapterSettings):
+    """A language model that rewrites queries."""
+
+    prompt: str | None = None
+    """Instructions in place of the built-in ones."""
+
+
 class LLMRewriter(AsksLLM[_Answer]):
     """Rewrites a question with a language model; a :class:`~retrieval_core.ports.Rewriter`.
 
@@ -39,6 +46,7 @@ class LLMRewriter(AsksLLM[_Answer]):
     :mod:`retrieval_core.text.prompting`.
     """
 
+    Settings = LLMRewriterSettings
     _task = Task(
         "rewrite",
         DEFAULT_PROMPT,
@@ -59,6 +67,3 @@ class LLMRewriter(AsksLLM[_Answer]):
             msg = f"{self._asking.llm_id} returned a blank question for a rewrite"
             raise MalformedAnswerError(msg, self._asking.llm_id)
         return Rewritten(rewritten, " ".join(answer.reason.split()), usage)
-
-
-ADAPTER = Adapter(lambda rewriter, parts: LLMRewriter(parts.model, prompt=rewriter.rewrite_prompt), asks_llm=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, RootModel
 
 from retrieval_core.adapters.asking import AsksInBatches
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.ports import CompletionRequest, Verdicts, Verified
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.text.figures import figures_in, missing_figures
@@ -28,7 +27,9 @@ from retrieval_core.types import Verdict  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.ports import LLM, Message
     from retrieval_core.types import JSON
 
@@ -92,6 +93,11 @@ class LLMVerifier(AsksInBatches):
     def __init__(self, llm: LLM, *, prompt: str | None = None, batch_size: int = 8) -> None:
         super().__init__(llm, chosen_prompt(prompt, DEFAULT_PROMPT), batch_size)
 
+    @classmethod
+    def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
+        """Make it over the language model."""
+        return cls(parts.model)
+
     @property
     def id(self) -> str:
         """Names the model, the number of sentences in a request, and a digest of everything else that it is shown."""
@@ -122,9 +128,6 @@ class LLMVerifier(AsksInBatches):
             ),
         ]
         return framed(self._prompt, _ANSWER, data)
-
-
-ADAPTER = Adapter(lambda _, parts: LLMVerifier(parts.model), asks_llm=True)
 
 
 def _schema(sentences: int, passages: int) -> dict[str, JSON]:

@@ -6,7 +6,7 @@
     from retrieval_core import load_config, open_index
     from retrieval_core.evaluate.suite import IndexTarget, read_suite, run_suite
 
-    with open_index("docs.db", config=load_config(overrides={"cache.enabled": False})) as index:
+    with open_index("docs.db", config=load_config(overrides={"cache.kind": "none"})) as index:
         suite = read_suite(Path("docs.retrieval.yaml"))
         result = index.sync.run(run_suite(IndexTarget(index), suite), seconds=None)
     print(result.pass_rate)

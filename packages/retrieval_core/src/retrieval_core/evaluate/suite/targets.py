@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchError
 from retrieval_core.evaluate.suite.results import Subject
-from retrieval_core.index.builders.backends import place_of
+from retrieval_core.index.places import place_of
 from retrieval_core.pipeline.lifecycle import Calls
 from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
@@ -124,7 +124,7 @@ class IndexTarget:
 
     def __init__(self, index: Index) -> None:
         if index.cache is not None:
-            msg = "a suite is run without a cache of results; open the index with the setting cache.enabled = false"
+            msg = "a suite is run without a cache of results; open the index with the setting cache.kind = none"
             raise InvalidParameterError(msg)
         self._index = index
         self._calls = Calls(index.config)

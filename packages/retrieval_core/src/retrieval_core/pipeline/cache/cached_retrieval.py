@@ -84,7 +84,7 @@ class CachedRetrieval:
         self._versioned = parts.store if isinstance(parts.store, Versioned) else None
         self._similar: SimilarQuestions | None = None
         questions = parts.sources.questions
-        if cache is not None and questions is not None and config.cache.enabled and config.cache.semantic.enabled:
+        if cache is not None and questions is not None and config.cache.is_on and config.cache.semantic.enabled:
             self._similar = SimilarQuestions(cache, questions, config.cache, (clock or SystemClock()).now)
 
     async def forget(self) -> None:

@@ -97,9 +97,9 @@ def fingerprint_of(parts: Parts, config: RetrievalConfig) -> str | None:
     ids.append(None if isinstance(parts.store, Versioned) else getattr(parts.store, "id", ""))
     if "" in ids:
         return None
-    options = {name: getattr(getattr(config, name), "options", None) for name in sorted(SECTIONS)}
+    custom = {name: getattr(getattr(config, name), "custom", None) for name in sorted(SECTIONS)}  # a dump hides it
     ids.append(f"{config.answer.abstain_below!r} {config.analysis.model_dump_json()}")  # of what judges the hits
-    text = f"{config.model_dump_json(include=SECTIONS)}\n{to_json(options)!r}\n{ids!r}"
+    text = f"{config.model_dump_json(include=SECTIONS)}\n{to_json(custom)!r}\n{ids!r}"
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

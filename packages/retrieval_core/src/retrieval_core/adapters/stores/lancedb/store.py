@@ -8,27 +8,38 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.adapters.registry import Adapter
+from pydantic import Field
+
 from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.adapters.stores.lancedb import read, write
 from retrieval_core.adapters.stores.lancedb.schema import VECTOR
 from retrieval_core.adapters.stores.lancedb.session import LanceDBSession
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
-from retrieval_core.adapters.stores.settings_memory import write_to_folder
+from retrieval_core.adapters.stores.settings_memory import lancedb_folder, write_to_folder
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import DamagedSearchError, InvalidParameterError, StoreError
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
+    from typing import Self
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.adapters.stores.lancedb.view import View
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.ports import Change, SearchRequest, StoredDamage
     from retrieval_core.text.analysis import Analyzer
 
 TABLE = "text_pages"
-_TABLE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_TABLE_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"
+
+
+class LanceDBSettings(AdapterSettings):
+    """A folder that LanceDB keeps."""
+
+    table: str = Field(default=TABLE, pattern=f"^{_TABLE_NAME}$")
+    """Name of the table; several indexes may share a folder, such as ``text_pages_<name of the index>``."""
 
 
 class LanceDBStore(LocalStore["View", LanceDBSession]):
@@ -53,6 +64,8 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         InvalidParameterError: Only one of embedder and dimension was given, the time is negative, or a name is invalid.
     """
 
+    Settings = LanceDBSettings
+
     def __init__(
         self,
         path: str | Path,
@@ -63,7 +76,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         table: str = TABLE,
         busy_timeout: float = BUSY_TIMEOUT,
     ) -> None:
-        if not _TABLE_NAME.fullmatch(table):
+        if not re.fullmatch(_TABLE_NAME, table):
             msg = f"{table!r:.120} cannot name a table: letters, digits, _ and -, at most 100, no sign first"
             raise InvalidParameterError(msg)
         super().__init__(
@@ -75,6 +88,13 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
             busy_timeout=busy_timeout,
         )
         self._table = table
+
+    @classmethod
+    def from_settings(cls, settings: LanceDBSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        return cls(
+            lancedb_folder(parts.location), busy_timeout=parts.section.busy_timeout, **dict(settings), **parts.of_store
+        )
 
     @property
     def is_loaded(self) -> bool:
@@ -199,10 +219,3 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         if view.lost[column]:
             kind = "vector" if column == VECTOR else "keyword"
             raise DamagedSearchError(kind, read.count(view)[1], view.lost[column], found)
-
-
-ADAPTER = Adapter(
-    lambda own, parts: LanceDBStore(
-        parts.location, busy_timeout=own.busy_timeout, **dict(own.lancedb), **parts.of_store
-    )
-)

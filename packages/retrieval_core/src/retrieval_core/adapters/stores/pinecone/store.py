@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from pydantic import AliasChoices, Field, SecretStr
 
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.best_matches import MOST_RESULTS
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.foreign import FieldMapping, is_in_ranges
@@ -29,6 +29,7 @@ from retrieval_core.adapters.stores.pinecone.records import (
 from retrieval_core.adapters.stores.pinecone.sparse import sparse_passage, sparse_question
 from retrieval_core.adapters.stores.together import together
 from retrieval_core.adapters.vendors.package import LoadsPackage
+from retrieval_core.config.base import AdapterSettings, FieldNames, Host
 from retrieval_core.errors import (
     EmbedderMismatchError,
     IncompleteSearchError,
@@ -42,9 +43,9 @@ from retrieval_core.types.filters import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from typing import Self
 
-    from pydantic import SecretStr
-
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.adapters.stores.pinecone.filters import Expression
     from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Side, SourceState
     from retrieval_core.types import Chunk, Vector
@@ -52,6 +53,26 @@ if TYPE_CHECKING:
 _DISTANCES = {"cosine": "Cosine", "dotproduct": "Dot", "euclidean": "Euclidean"}
 # Ranges that are asked for at once: far more than a query has neighbours.
 _RANGES = 100
+
+
+class PineconeSettings(AdapterSettings):
+    """An index at Pinecone."""
+
+    required: ClassVar[dict[str, str]] = {"api_key": "your key", "index_name": "host"}
+
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("api_key", "PINECONE_API_KEY"))
+    """API key. Default: the environment variable ``PINECONE_API_KEY``."""
+    index_name: str | None = Field(default=None, validation_alias=AliasChoices("index_name", "PINECONE_INDEX_NAME"))
+    """Name of the index. Default: the environment variable ``PINECONE_INDEX_NAME``. Not needed with ``host``."""
+    host: Host = None
+    """Address of the index. It saves the request that looks up the name."""
+    namespace: str = Field(default="", validation_alias=AliasChoices("namespace", "PINECONE_NAMESPACE"))
+    """Namespace in the index. Default: the environment variable ``PINECONE_NAMESPACE``."""
+    sparse: bool = False
+    """Whether sparse vectors are searched too, for hybrid search. The index needs the metric ``dotproduct``."""
+    fields: FieldNames = Field(default_factory=dict)
+    """For an index that another program filled: the metadata field of a chunk's ``text``, ``document_id``, ``title`` …
+    Or a preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
 
 
 class PineconeStore(LoadsPackage):
@@ -86,6 +107,7 @@ class PineconeStore(LoadsPackage):
     """
 
     package: ClassVar[str] = "pinecone"
+    Settings = PineconeSettings
 
     def __init__(
         self,
@@ -120,6 +142,11 @@ class PineconeStore(LoadsPackage):
         )
         kept: dict[Side, bool] = {"dense": dimension is not None, "lexical": sparse}
         self.sides: frozenset[Side] = frozenset(side for side, is_kept in kept.items() if is_kept)
+
+    @classmethod
+    def from_settings(cls, settings: PineconeSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        return cls(**dict(settings), **parts.of_store)
 
     @property
     def id(self) -> str:
@@ -361,6 +388,3 @@ class PineconeStore(LoadsPackage):
 
 def _counts(stats: Any) -> dict[str, int]:
     return {name: summary.vector_count for name, summary in stats.namespaces.items()}
-
-
-ADAPTER = Adapter(lambda store, parts: PineconeStore(**dict(store.pinecone), **parts.of_store))

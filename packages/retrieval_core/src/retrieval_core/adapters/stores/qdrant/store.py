@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from retrieval_core.adapters.registry import Adapter
+from pydantic import AliasChoices, Field, SecretStr
+
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.fields import first_fields
 from retrieval_core.adapters.stores.foreign import FieldMapping
@@ -18,6 +19,7 @@ from retrieval_core.adapters.stores.query_terms import limited
 from retrieval_core.adapters.stores.rows import SOURCES
 from retrieval_core.adapters.stores.term_vectors import question_weights
 from retrieval_core.adapters.vendors.package import LoadsPackage
+from retrieval_core.config.base import AdapterSettings, Address, FieldNames
 from retrieval_core.errors import IncompleteSearchError, IndexNotFoundError, StoreError
 from retrieval_core.ports import StoredDamage, StoreInfo
 from retrieval_core.text.analysis import Analyzer
@@ -25,9 +27,9 @@ from retrieval_core.types.filters import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from typing import Self
 
-    from pydantic import SecretStr
-
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.ports import (
         Candidate,
         Change,
@@ -42,6 +44,28 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 COLLECTION = "retrieval"
+
+
+class QdrantSettings(AdapterSettings):
+    """A collection of a Qdrant server, or of its client's local mode."""
+
+    required: ClassVar[dict[str, str]] = {"url": "path"}
+
+    url: Address = Field(default=None, validation_alias=AliasChoices("url", "QDRANT_URL"))
+    """Address of the server. Default: the environment variable ``QDRANT_URL``."""
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("api_key", "QDRANT_API_KEY"))
+    """API key. Default: the environment variable ``QDRANT_API_KEY``. Local servers may not need one."""
+    path: str | None = None
+    """Folder of the client's local mode, or ``:memory:``, instead of a server. For trials."""
+    collection: str = Field(default=COLLECTION, min_length=1, max_length=255)
+    """Name of the collection. The first write creates it."""
+    indexed_fields: tuple[str, ...] = ()
+    """Metadata fields that get an index for range operators such as ``$gt``. All have one for equality."""
+    fields: FieldNames = Field(default_factory=dict)
+    """For a collection that another program filled: the part of the payload with a chunk's ``text``, ``metadata`` …
+    Or a preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
+    vector: str | None = None
+    """Name of the vector that is searched, if such a collection has several."""
 
 
 class QdrantStore(LoadsPackage):
@@ -81,6 +105,7 @@ class QdrantStore(LoadsPackage):
     """
 
     package: ClassVar[str] = "qdrant_client"
+    Settings = QdrantSettings
 
     def __init__(
         self,
@@ -114,6 +139,11 @@ class QdrantStore(LoadsPackage):
         self._writer = CollectionWriter(self._collection, self._reader, self._analyzer, self._identity)
         self._catalogue: tuple[str, Mapping[str, FieldInfo]] | None = None
         self._closed = False
+
+    @classmethod
+    def from_settings(cls, settings: QdrantSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        return cls(**dict(settings), **parts.of_store)
 
     @property
     def sides(self) -> frozenset[Side]:
@@ -348,7 +378,3 @@ class QdrantStore(LoadsPackage):
         if self._closed:
             msg = f"{self._identity.location}: the store is closed"
             raise StoreError(msg)
-
-
-ADAPTER = Adapter(lambda store, parts: QdrantStore(**dict(store.qdrant), **parts.of_store))
-"""Made of the section ``store.qdrant``."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from retrieval_core.adapters.registry import Adapter
 from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.settings_memory import KEY
 from retrieval_core.adapters.stores.sqlite import late, read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError, is_write_refused
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import DamagedSearchError, IndexNotFoundError, NotYetEmbeddedError, StoreError
 from retrieval_core.ports import Candidate, TermCounts
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
     from sqlite3 import Connection
+    from typing import Self
 
+    from retrieval_core.adapters.registry import AdapterParts
     from retrieval_core.adapters.stores.checks import Identity
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 T = TypeVar("T")
+
+
+class SqliteSettings(AdapterSettings):
+    """An index in one SQLite file."""
+
+    quantization: Literal["none", "int8"] = "none"
+    """How vectors are kept in memory. ``int8`` needs a quarter of it, and compares the best hits exactly."""
 
 
 class SqliteStore(LocalStore["Connection", "_Session"]):
@@ -52,6 +61,8 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
     Raises:
         InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or the time is negative.
     """
+
+    Settings = SqliteSettings
 
     def __init__(
         self,
@@ -77,6 +88,13 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         # It refers to nothing that refers to it: a store that nobody closed goes as soon as its last call has ended.
         self._prepare = partial(_prepared, self._identity, self._analyzer, self._path)
         self._inherited: list[_Session] = []
+
+    @classmethod
+    def from_settings(cls, settings: SqliteSettings, parts: AdapterParts) -> Self:
+        """Make it from its settings, loading nothing."""
+        is_quantized = settings.quantization == "int8"
+        timeout = parts.section.busy_timeout
+        return cls(parts.location, busy_timeout=timeout, quantized=is_quantized, **parts.of_store)
 
     @property
     def is_loaded(self) -> bool:
@@ -277,16 +295,6 @@ def _prepared(identity: Identity, analyzer: Analyzer, path: Path, connection: Co
         from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
         write.analyze_again(connection, analyzer)
-
-
-ADAPTER = Adapter(
-    lambda own, parts: SqliteStore(
-        parts.location,
-        busy_timeout=own.busy_timeout,
-        quantized=own.sqlite.quantization == "int8",
-        **parts.of_store,
-    )
-)
 
 
 class _Session(Connections):

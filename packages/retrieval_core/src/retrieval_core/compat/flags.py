@@ -1,7 +1,7 @@
-"""Names of settings that other programs use, and what each stands for here.
+"""The specification's names of settings, and what each stands for here.
 
-They may stand at the top level of a source or in one of the sections of :data:`SECTIONS`; the page on configuration has
-the table.
+Only :mod:`retrieval_core.compat` reads them: :func:`load_flags`, and what is built on it. They may stand at the top
+level or in one of the sections of :data:`OTHER_SECTIONS`.
 """
 
 from __future__ import annotations
@@ -14,40 +14,26 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from retrieval_core.config.adapters import RerankerConfig
-from retrieval_core.config.problems import shown
+from retrieval_core.config import RetrievalConfig, without_secrets
+from retrieval_core.config.kinds import RERANKER
+from retrieval_core.config.loading import Layer, load_over, read_toml
+from retrieval_core.config.moved import OTHER_NAMES, OTHER_SECTIONS
+from retrieval_core.config.problems import refusal, shown
+from retrieval_core.config.tree import copy_tree, nested_tree, value_at
+from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-SECTIONS = ("RETRIEVAL_CONFIG", "MODEL_CONFIG", "EXTERNAL_MODELS", "PERFORMANCE_CONFIG")
-"""Tables in which these names are looked for, and no others are allowed."""
+    from pathlib import Path
 
 SAME: Mapping[str, str] = MappingProxyType(
     {
-        "retrievalK": "search.candidates",
-        "retrieval_k": "search.candidates",
-        "denseWeight": "search.dense_weight",
-        "dense_weight": "search.dense_weight",
-        "contextWindowSize": "context.window",
-        "rerankerTopK": "reranker.candidates",
-        "reranker_top_k": "reranker.candidates",
-        "verify": "answer.verify",
-        "verify_answers": "answer.verify",
-        "cache_enabled": "cache.enabled",
-        "cache_ttl": "cache.ttl_seconds",
-        "cache_scope": "cache.semantic.scope",
-        "enrichment_model": "transform.model",
+        **OTHER_NAMES,
         "ollama_config.enrichment_model": "transform.model",
-        "batch_sizes.embedding": "embedder.openai.batch_size",
-        "batch_sizes.reranking": "reranker.batch_size",
         "timeouts.embedding": "timeouts.embedding",
         "timeouts.retrieval": "timeouts.retrieval",
         "timeouts.reranking": "timeouts.reranking",
         "timeouts.synthesis": "timeouts.synthesis",
-        "memory_limits.max_cache_size": "cache.max_size",
-        "memory_limits.max_results_per_query": "limits.max_results",
-        "memory_limits.chunk_size_limit": "limits.max_chunk_tokens",
     }
 )
 """Names that mean the same as one of ours."""
@@ -91,8 +77,46 @@ class _Source:
 
     def __call__(self, key: str) -> Any:
         """Return what a setting of ours is as far as is known; ``None`` where it is not."""
-        own = _at(self.own, key)
-        return _at(self.below, key) if own is None else own
+        own = value_at(self.own, key)
+        return value_at(self.below, key) if own is None else own
+
+
+def load_flags(
+    file: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> RetrievalConfig:
+    """Load settings from a file or preset, arguments and the environment, by the specification's names or ours.
+
+    Args:
+        file: A TOML file, or the name of a preset.
+        overrides: Settings that override the file: a tree, or dotted keys such as ``{"ollama_config.host": "…"}``.
+        environment: For instance ``os.environ``, with ``RETRIEVAL_…`` names; ``None`` leaves the environment out.
+
+    Raises:
+        ConfigurationError: Something is wrong; ``problems`` has one line for each thing, beginning with its name.
+    """
+    known, problems = RetrievalConfig.model_fields, list[str]()
+    below, names = translated({} if file is None else read_toml(file), {}, known, problems)
+    given, names_given = translated(nested_tree(overrides or {}), below, known, problems)
+    names |= names_given
+    layers = [] if file is None else [Layer(str(file), below)]
+    try:
+        config = load_over(layers, None, given, environment or {})
+    except ConfigurationError as error:
+        for problem in error.problems:
+            key, colon, rest = problem.partition(":")
+            if key in names:
+                problems.append(f"{key} (given as {names[key]}){colon}{rest}")
+            elif rest == " unknown setting" and "." not in key:
+                problems.append(_unknown(key, key, [name.partition(".")[0] for name in other_names()]))
+            else:
+                problems.append(problem)
+    else:
+        if not problems:
+            return config.with_provenance(None)
+    problems = [without_secrets(problem) for problem in problems]
+    raise refusal("the configuration has", problems, origin="" if file is None else f" (read from {file})")
 
 
 def translated(
@@ -131,9 +155,9 @@ def translated(
                 problems.append(
                     f"{names[alias]}: says that {key} is {shown(one)}, but {origins[key]} says {shown(settings[key])}"
                 )
-            elif _at(own, key) is None:
+            elif value_at(own, key) is None:
                 settings[key], origins[key] = one, names[alias]
-    result = _copied(own)
+    result = copy_tree(own)
     for key, value in settings.items():
         _put(result, key, value)
     return result, origins
@@ -145,13 +169,13 @@ def other_names() -> tuple[str, ...]:
 
 
 def _is_other(name: str) -> bool:
-    return name in SECTIONS or name in {alias.partition(".")[0] for alias in other_names()}
+    return name in OTHER_SECTIONS or name in {alias.partition(".")[0] for alias in other_names()}
 
 
 def _flattened(others: Mapping[str, Any], problems: list[str], section: str = "") -> Iterator[tuple[str, str, Any]]:
     """Yield each name as it was written, what it is without its section, and its value."""
     for name, value in others.items():
-        if name in SECTIONS and not section:
+        if name in OTHER_SECTIONS and not section:
             if isinstance(value, Mapping):
                 yield from _flattened(cast("Mapping[str, Any]", value), problems, f"{name}.")
             else:
@@ -198,10 +222,17 @@ def _meaning(alias: str, value: Any, source: _Source) -> Mapping[str, Any]:
 
 def _ai_rerank(value: Any, source: _Source) -> dict[str, Any]:
     """With no reranker chosen, the specification's are: ColBERT, and a cross-encoder where that fails."""
-    settings: dict[str, Any] = {"reranker.enabled": _flag(value)}
-    if settings["reranker.enabled"] and source("reranker.kind") in (None, "none"):
-        settings |= {"reranker.kind": "late-interaction", "reranker.fallbacks": ["cross-encoder"]}
-    return settings
+    if not _flag(value):
+        return {"reranker.kind": "none"}
+    if source("reranker.kind") not in (None, "none"):
+        return {}
+    return {"reranker.kind": "late-interaction", "reranker.fallbacks": ["cross-encoder"]}
+
+
+def _cache_enabled(value: Any, source: _Source) -> dict[str, Any]:
+    if not _flag(value):
+        return {"cache.kind": "none"}
+    return {} if source("cache.kind") not in (None, "none") else {"cache.kind": "memory"}
 
 
 def _reranker_model(value: Any, source: _Source) -> dict[str, Any]:
@@ -210,17 +241,24 @@ def _reranker_model(value: Any, source: _Source) -> dict[str, Any]:
     if kind in (None, "none"):
         return {"reranker.kind": "late-interaction", "reranker.late_interaction.model": value}
     section = str(kind).replace("-", "_")
-    field = RerankerConfig.model_fields.get(section)
-    if "model" not in getattr(field and field.annotation, "model_fields", ()):
+    settings = RERANKER.settings_of(str(kind)) if kind in RERANKER.kinds() else None
+    if settings is None or "model" not in settings.model_fields:
         msg = f"names the model of a reranker, and reranker.kind is {kind!r}, which has no name for one"
         raise ValueError(msg)
     return {f"reranker.{section}.model": value}
+
+
+_RERANKERS = frozenset({"reranker_model", "aiRerank", "ai_rerank"})
+"""Names that choose a reranker."""
 
 
 def _fallback_reranker(value: Any, source: _Source) -> dict[str, Any]:
     """The model of the cross-encoder, which stands in for the reranker unless other ones were chosen for that."""
     settings = {"reranker.cross_encoder.model": value}
     chosen = source("reranker.fallbacks")
+    is_chosen = source("reranker.kind") not in (None, "none") or not source.given.keys().isdisjoint(_RERANKERS)
+    if chosen is None and not is_chosen:
+        return settings | {"reranker.kind": "cross-encoder"}
     if chosen is not None and "cross-encoder" not in chosen and source("reranker.kind") != "cross-encoder":
         msg = "names the model of a cross-encoder, and reranker.fallbacks has no 'cross-encoder'"
         raise ValueError(msg)
@@ -291,6 +329,7 @@ def _batches_of_synthesis(value: Any, _source: _Source) -> dict[str, Any]:
 
 
 _RULES: Mapping[str, Callable[[Any, _Source], dict[str, Any]]] = {
+    "cache_enabled": _cache_enabled,
     "aiRerank": _ai_rerank,
     "ai_rerank": _ai_rerank,
     "reranker_model": _reranker_model,
@@ -320,23 +359,6 @@ def _flag(value: Any) -> bool:
 def _differ(one: Any, other: Any) -> bool:
     """Whether two values differ; from the command line they come as text."""
     return one != other and str(one).lower() != str(other).lower()
-
-
-def _at(tree: Mapping[str, Any], key: str) -> Any:
-    value: Any = tree
-    for part in key.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = cast("Mapping[str, Any]", value).get(part)
-    return value
-
-
-def _copied(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tree whose tables may be changed without changing the given ones."""
-    return {
-        name: _copied(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
-        for name, value in tree.items()
-    }
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:

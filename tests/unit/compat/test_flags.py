@@ -1,4 +1,4 @@
-"""Names of other programs, row by row, and what happens where they meet ours."""
+"""The specification's names of settings, row by row, and what happens where they meet ours."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retrieval_core.compat.flags import load_flags, other_names
 from retrieval_core.config import RetrievalConfig, load_config
-from retrieval_core.config.aliases import SECTIONS, other_names
+from retrieval_core.config.moved import OTHER_SECTIONS as SECTIONS
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 LOCAL = "http://localhost:11434/v1"
 QWEN = "Qwen/Qwen3-Embedding-0.6B"
-COLBERT = {"reranker.enabled": True, "reranker.kind": "late-interaction", "reranker.fallbacks": ("cross-encoder",)}
+COLBERT = {"reranker.kind": "late-interaction", "reranker.fallbacks": ("cross-encoder",)}
 EMBEDDER = {
     "embedder.kind": "openai",
     "embedder.openai.model": "qwen3-embedding:0.6b",
@@ -45,9 +46,9 @@ ROWS: list[tuple[str, Any, dict[str, Any]]] = [
     ("reranker_top_k", 10, {"reranker.candidates": 10}),
     ("aiRerank", True, COLBERT),
     ("ai_rerank", "true", COLBERT),
-    ("aiRerank", False, {"reranker.enabled": False, "reranker.kind": "none"}),
-    ("ai_rerank", "false", {"reranker.enabled": False}),
-    ("cache_enabled", False, {"cache.enabled": False}),
+    ("aiRerank", False, {"reranker.kind": "none"}),
+    ("ai_rerank", "false", {"reranker.kind": "none"}),
+    ("cache_enabled", False, {"cache.kind": "none"}),
     ("cache_ttl", 60, {"cache.ttl_seconds": 60}),
     ("semantic_cache_threshold", 0.98, {"cache.semantic.threshold": 0.98, "cache.semantic.enabled": True}),
     ("cache_scope", "session", {"cache.semantic.scope": "session"}),
@@ -77,11 +78,6 @@ ROWS: list[tuple[str, Any, dict[str, Any]]] = [
     ("memory_limits.max_results_per_query", 99, {"limits.max_results": 99}),
     ("memory_limits.chunk_size_limit", 2048, {"limits.max_chunk_tokens": 2048}),
 ]  # fmt: skip
-CHOSEN: dict[str, dict[str, Any]] = {
-    "batch_sizes.embedding": {"embedder.kind": "openai"},
-    "cache_scope": {"cache.semantic.enabled": True},
-}
-"""What has to be chosen for a name to have an effect."""
 
 
 def value_of(config: RetrievalConfig, key: str) -> Any:
@@ -93,7 +89,7 @@ def value_of(config: RetrievalConfig, key: str) -> Any:
 
 def problems_of(overrides: dict[str, Any], file: Path | None = None) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as caught:
-        load_config(file, overrides)
+        load_flags(file, overrides)
     return caught.value.problems
 
 
@@ -109,7 +105,7 @@ def test_every_name_has_a_row() -> None:
 @pytest.mark.parametrize(("name", "value", "expected"), ROWS)
 def test_each_row(name: str, value: Any, expected: dict[str, Any], section: str | None) -> None:
     """A name stands for what the table says, at the top level and in each section."""
-    config = load_config(overrides={f"{section}.{name}" if section else name: value, **CHOSEN.get(name, {})})
+    config = load_flags(overrides={f"{section}.{name}" if section else name: value})
     assert {key: value_of(config, key) for key in expected} == expected
 
 
@@ -143,14 +139,14 @@ timeouts = { embedding = 30, retrieval = 60, reranking = 30, synthesis = 120 }
 memory_limits = { max_cache_size = 1000, max_results_per_query = 100, chunk_size_limit = 2048 }
 """
     )
-    config, preset = load_config(file), load_config("local-hybrid")
+    config, preset = load_flags(file), load_config("local-hybrid")
     own = {
         "deadline_seconds": preset.deadline_seconds,  # the specification has none of these
         "embedder.openai.query_prefix": preset.embedder.openai.query_prefix,
         "search.fusion": "minmax",
         "cache.embeddings": 500,
     }
-    assert load_config(file, own) == preset
+    assert load_flags(file, own) == preset
     assert config.search.fusion == "adaptive"
 
 
@@ -161,7 +157,6 @@ memory_limits = { max_cache_size = 1000, max_results_per_query = 100, chunk_size
         ({"search": {"mode": "dense"}, "searchType": "fts"}, "search.mode", "dense"),
         ({"ai_rerank": True, "reranker.kind": "local"}, "reranker.kind", "local"),
         ({"ai_rerank": True, "reranker.kind": "none"}, "reranker.kind", "none"),
-        ({"aiRerank": True, "reranker.enabled": False}, "reranker.enabled", False),
         ({"embedding_model": QWEN, "embedder.openai.dimension": 512}, "embedder.openai.dimension", 512),
         ({"generation_model": "m", "llm.openai.base_url": "http://x/v1"}, "llm.openai.base_url", "http://x/v1"),
         ({"embedding_model": QWEN, "embedder.kind": "none"}, "embedder.kind", "none"),
@@ -170,23 +165,23 @@ memory_limits = { max_cache_size = 1000, max_results_per_query = 100, chunk_size
 def test_our_own_names_win(overrides: dict[str, Any], key: str, expected: Any) -> None:
     """In whatever order one source has them."""
     for ordered in (overrides, dict(reversed(overrides.items()))):
-        assert value_of(load_config(overrides=ordered), key) == expected
+        assert value_of(load_flags(overrides=ordered), key) == expected
 
 
 def test_a_later_source_wins_whatever_its_names(tmp_path: Path) -> None:
     """What a file says by our name gives way to an argument by another one."""
     file = tmp_path / "settings.toml"
     file.write_text('retrievalK = 5\n[search]\ndense_weight = 0.1\n[reranker]\nkind = "local"\n')
-    config = load_config(file, {"denseWeight": 0.9, "ai_rerank": True}, {"RETRIEVAL_SEARCH__CANDIDATES": "7"})
+    config = load_flags(file, {"denseWeight": 0.9, "ai_rerank": True}, {"RETRIEVAL_SEARCH__CANDIDATES": "7"})
     assert (config.search.dense_weight, config.search.candidates) == (0.9, 7)
     assert (config.reranker.kind, config.reranker.fallbacks) == ("local", ())
 
 
 def test_a_host_moves_the_models_of_a_preset() -> None:
     """Those at a server of one's own; a model named alone stays where the others are."""
-    moved = load_config("local-hybrid", {"ollama_config.host": "http://gpu:11434"})
+    moved = load_flags("local-hybrid", {"ollama_config.host": "http://gpu:11434"})
     assert moved.embedder.openai.base_url == moved.llm.openai.base_url == "http://gpu:11434/v1"
-    other = load_config("local-hybrid", {"generation_model": "llama3", "embedding_model": "Qwen/Qwen3-Embedding-4B"})
+    other = load_flags("local-hybrid", {"generation_model": "llama3", "embedding_model": "Qwen/Qwen3-Embedding-4B"})
     assert (other.llm.openai.model, other.llm.openai.base_url) == ("llama3", LOCAL)
     assert (other.embedder.openai.model, other.embedder.openai.dimension) == ("qwen3-embedding:4b", 2560)
 
@@ -194,7 +189,7 @@ def test_a_host_moves_the_models_of_a_preset() -> None:
 def test_a_model_at_another_server_keeps_its_name() -> None:
     """The hub's name is what vLLM calls it; its dimension is known all the same."""
     overrides = {"embedder.kind": "openai", "embedder.openai.base_url": "http://x:8000/v1", "embedding_model": QWEN}
-    openai = load_config(overrides=overrides).embedder.openai
+    openai = load_flags(overrides=overrides).embedder.openai
     assert (openai.model, openai.dimension, openai.base_url) == (QWEN, 1024, "http://x:8000/v1")
 
 
@@ -263,7 +258,7 @@ def test_what_is_wrong_is_told_by_the_name_that_was_used(overrides: dict[str, An
 
 def test_the_same_thing_said_twice_is_no_problem() -> None:
     """Also where one of them is text, as from the command line."""
-    config = load_config(overrides={"retrievalK": "20", "retrieval_k": 20, "RETRIEVAL_CONFIG": {"retrieval_k": 20}})
+    config = load_flags(overrides={"retrievalK": "20", "retrieval_k": 20, "RETRIEVAL_CONFIG": {"retrieval_k": 20}})
     assert config.search.candidates == 20
 
 
@@ -277,7 +272,7 @@ def test_all_problems_are_told_together() -> None:
 def test_what_was_given_stays_as_it_was() -> None:
     """The caller's own tables are not written to."""
     given: dict[str, Any] = {"search": {"top_k": 3}, "RETRIEVAL_CONFIG": {"retrieval_k": 20, "late_chunking": {}}}
-    load_config(overrides=given)
+    load_flags(overrides=given)
     assert given == {"search": {"top_k": 3}, "RETRIEVAL_CONFIG": {"retrieval_k": 20, "late_chunking": {}}}
 
 
