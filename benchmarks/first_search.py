@@ -1,7 +1,7 @@
-"""A new folder: ``python benchmarks/first_search.py FOLDER [--at-once | --quality]``.
+"""A new folder: ``python benchmarks/first_search.py FOLDER [--quality]``.
 
 Indexes the folder anew with the default embedder and says when all its words could be searched, when all was done, and
-how many CPU seconds that took; with ``--at-once`` each passage is written with its vector. With ``--quality`` FOLDER is
+how many CPU seconds that took. With ``--quality`` FOLDER is
 a BEIR collection, and nDCG@10 of the default search is printed while the vectors come, in a random order.
 """
 
@@ -28,9 +28,8 @@ SHARES = (0, 10, 25, 50, 75, 90, 100)
 SEED = 1
 
 
-def first_search(folder: Path, index_file: Path, *, words_first: bool) -> None:
+def first_search(folder: Path, index_file: Path) -> None:
     """Index a folder and print the times."""
-    config = load_config(overrides={"indexing.words_first": words_first})
     started, cpu = time.perf_counter(), time.process_time()
     words: list[tuple[float, float]] = []
 
@@ -38,7 +37,7 @@ def first_search(folder: Path, index_file: Path, *, words_first: bool) -> None:
         if not progress.to_embed:
             words.append((time.perf_counter() - started, time.process_time() - cpu))
 
-    with open_index(index_file, config=config) as index:
+    with open_index(index_file, config=load_config()) as index:
         report = index.ingest(folder, tell)
     took, spent = time.perf_counter() - started, time.process_time() - cpu
     print(f"{report.documents:,} documents, {report.chunks:,} passages")
@@ -88,7 +87,6 @@ def main() -> None:
     """Measure what the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--at-once", action="store_true")
     parser.add_argument("--quality", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +94,7 @@ def main() -> None:
         if given.quality:
             quality(load_collection(given.folder), place)
         else:
-            first_search(given.folder, place, words_first=not given.at_once)
+            first_search(given.folder, place)
 
 
 if __name__ == "__main__":

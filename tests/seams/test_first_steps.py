@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
 import pytest
 
@@ -120,12 +121,13 @@ class Held(FakeEmbedder):
 
 @contextmanager
 def indexing(folder: Path, *, batches: int) -> Generator[Index]:
-    """Begin to index 250 files, and yield the index when so many batches of 128 files are written."""
+    """Begin to index 250 files, and yield the index when so many batches of 128 files are written with vectors."""
     (folder / "docs").mkdir()
     for number in range(250):
         (folder / "docs" / f"{number}.md").write_text(f"Star {number} is bright.")
     held = Held(batches)
-    with index_in(folder, held, indexing={"words_first": False}) as index:
+    together = patch("retrieval_core.ingest.ingester.CHUNKS_PER_WRITE", 1_000)  # so few are not searched by words first
+    with together, index_in(folder, held) as index:
         with ThreadPoolExecutor() as pool:
             report = pool.submit(index.ingest, folder / "docs")
             assert held.is_waiting.wait(PATIENCE)

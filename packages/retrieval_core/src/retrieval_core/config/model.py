@@ -85,14 +85,6 @@ class ChunkingConfig(Settings):
     """Metadata fields by column name, to rename columns. Files without these columns are fine."""
 
 
-class IndexingConfig(Settings):
-    """How files are indexed."""
-
-    words_first: bool = True
-    """Whether large updates are searchable by keyword first, and embedded after that. Otherwise each chunk is written
-    with its vector, as in all stores that cannot add vectors later."""
-
-
 class QueryConfig(Settings):
     """How queries are prepared."""
 
@@ -259,7 +251,6 @@ class RetrievalConfig(Settings):
     store: StoreConfig = StoreConfig()
     embedder: EmbedderConfig = EmbedderConfig()
     chunking: ChunkingConfig = ChunkingConfig()
-    indexing: IndexingConfig = IndexingConfig()
     analysis: AnalysisConfig = AnalysisConfig()
     query: QueryConfig = QueryConfig()
     transform: TransformConfig = TransformConfig()

@@ -22,7 +22,7 @@ from retrieval_core.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-SECTIONS = frozenset({"chunking", "indexing", "analysis", "query", "search"})
+SECTIONS = frozenset({"chunking", "analysis", "query", "search"})
 """All settings of these sections are remembered."""
 KEYS = frozenset(
     {

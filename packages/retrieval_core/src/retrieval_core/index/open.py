@@ -193,7 +193,6 @@ def assemble_index(
         store,
         embedder,
         chunking=config.chunking,
-        words_first=config.indexing.words_first,
         on_written=None if memory is None else memory.after_change,
         base=base_folder(location),
         place=place,

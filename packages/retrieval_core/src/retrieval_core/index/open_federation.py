@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 IN_FILES = frozenset({"sqlite", "lancedb", "memory"})
 """Kinds of stores that a path says everything about."""
-MAKE_AN_INDEX = ("store", "embedder", "chunking", "indexing", "analysis")
+MAKE_AN_INDEX = ("store", "embedder", "chunking", "analysis")
 """Sections of the settings that say how an index is made."""
 KEPT_SECONDS = 60.0
 """How long an answer of a transformer is kept where results are not."""

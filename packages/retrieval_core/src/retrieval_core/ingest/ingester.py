@@ -93,8 +93,6 @@ class Ingester:
     Args:
         embedder: ``None`` for an index without vectors.
         base: The folder that locations of files are relative to, and names of those in it.
-        words_first: Whether :meth:`index` writes the words of many new passages before it embeds any of them, where the
-            store can add their vectors later.
         place: The file or folder of an index on this machine; the progress of its first run is recorded beside it.
         on_written: Is given each change that was written, and awaited before the next one.
         now: The time stamped on documents and chunks.
@@ -107,7 +105,6 @@ class Ingester:
         *,
         chunking: ChunkingConfig,
         base: Path,
-        words_first: bool = True,
         place: Path | None = None,
         on_written: Callable[[Change], Awaitable[object]] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -120,7 +117,6 @@ class Ingester:
         self._on_written = on_written
         self._place = place
         self._late = store if embedder is not None and isinstance(store, AddsVectors) else None
-        self._words_first = words_first and self._late is not None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._is_checked = False
         self._elsewhere: Mapping[str, str] = {}
@@ -186,7 +182,7 @@ class Ingester:
         async with self._recorded(tally) as record:
             async for batch in batches(self._read_all(files, known, damaged, again, isolated=isolated)):
                 former = await self._former_vectors(batch, {*(again or ()), *chain.from_iterable(damaged.values())})
-                words_first = words_first or (self._words_first and chunks_in(batch) >= CHUNKS_PER_WRITE)
+                words_first = words_first or (self._late is not None and chunks_in(batch) >= CHUNKS_PER_WRITE)
                 writes += await self._write(batch, former, words_first=words_first)
                 tally.count(batch)
                 await record()
