@@ -187,8 +187,6 @@ class StoreConfig(PortConfig):
     kind: str = "sqlite"
     """``sqlite`` (one file), ``lancedb`` (a folder, for large collections), ``memory`` (gone with the process),
     ``pinecone``, ``qdrant`` or ``"package.module:Class"``."""
-    busy_timeout: float = Field(default=30.0, ge=0)
-    """Seconds that a writer waits for another one."""
 
 
 class EmbedderConfig(PortConfig):

@@ -124,6 +124,7 @@ GONE: Mapping[str, str] = MappingProxyType(
         "pruner.concurrency": "at most 4 calls are made at a time; remove it",
         "transform.history_turns": "the last 3 turns are used; remove it, or give fewer turns of history to the query",
         "indexing.words_first": "new files are always searchable by keyword first; remove it",
+        "store.busy_timeout": "a writer waits 30 seconds for another one; remove it",
         **{f"{place}{name}": sentence for place in _PLACES for name, sentence in OTHER_MEANINGS.items()},
     }
 )

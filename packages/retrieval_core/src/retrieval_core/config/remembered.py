@@ -39,7 +39,7 @@ KEYS = frozenset(
 """Single settings that are remembered as well."""
 EMBEDDERS = frozenset({"local", "none"})
 """Kinds of embedders that are remembered: neither asks a service, nor is code of somebody's own."""
-OF_THE_PLACE = frozenset({"index", "store.kind", "store.busy_timeout"})
+OF_THE_PLACE = frozenset({"index", "store.kind"})
 """Settings that the place of an index says itself, or that are for one run."""
 CAN_NAME_CODE = frozenset({"kind", "fallbacks", "use", "verifier", "token_counter"})
 """Last parts of the keys whose values may be ``package.module:factory``."""

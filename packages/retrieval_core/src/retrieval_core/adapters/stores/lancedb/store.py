@@ -92,9 +92,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
     @classmethod
     def from_settings(cls, settings: LanceDBSettings, parts: AdapterParts) -> Self:
         """Make it from its settings, loading nothing."""
-        return cls(
-            lancedb_folder(parts.location), busy_timeout=parts.section.busy_timeout, **dict(settings), **parts.of_store
-        )
+        return cls(lancedb_folder(parts.location), **dict(settings), **parts.of_store)
 
     @property
     def is_loaded(self) -> bool:

@@ -93,8 +93,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
     def from_settings(cls, settings: SqliteSettings, parts: AdapterParts) -> Self:
         """Make it from its settings, loading nothing."""
         is_quantized = settings.quantization == "int8"
-        timeout = parts.section.busy_timeout
-        return cls(parts.location, busy_timeout=timeout, quantized=is_quantized, **parts.of_store)
+        return cls(parts.location, quantized=is_quantized, **parts.of_store)
 
     @property
     def is_loaded(self) -> bool:
