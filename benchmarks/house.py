@@ -191,7 +191,7 @@ async def count_calls() -> dict[str, int]:
 
 
 def settings(model: Any) -> int:
-    """Return the number of settings in a tree of pydantic's models."""
+    """Return the number of settings in a tree of pydantic's models, with those in the tables of adapters."""
 
     def models(annotation: Any) -> list[Any]:
         if hasattr(annotation, "model_fields"):
@@ -199,7 +199,9 @@ def settings(model: Any) -> int:
         return [found for part in get_args(annotation) for found in models(part)]
 
     parts = (models(field.annotation) for field in model.model_fields.values())
-    return sum(sum(map(settings, tables)) if tables else 1 for tables in parts)
+    port = getattr(model, "port", None)  # none in older revisions, whose models have the adapters' tables
+    adapters = () if port is None else [port.settings_of(kind) for kind in port.built_in]
+    return sum(sum(map(settings, tables)) if tables else 1 for tables in (*parts, *filter(None, map(models, adapters))))
 
 
 def run_inside() -> None:
