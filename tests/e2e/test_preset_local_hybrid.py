@@ -54,7 +54,6 @@ DEFAULTS: dict[str, Any] = {
     "timeouts.reranking": 30,
     "timeouts.synthesis": 120,
     "limits.max_results": 100,
-    "limits.max_chunk_tokens": 2048,
 }
 """The specification's configuration reference, and what it means here."""
 QUESTION = "how far away is the moon"

@@ -76,7 +76,7 @@ ROWS: list[tuple[str, Any, dict[str, Any]]] = [
     ("timeouts.synthesis", 120, {"timeouts.synthesis": 120}),
     ("memory_limits.max_cache_size", 7, {"cache.max_size": 7}),
     ("memory_limits.max_results_per_query", 99, {"limits.max_results": 99}),
-    ("memory_limits.chunk_size_limit", 2048, {"limits.max_chunk_tokens": 2048}),
+    ("memory_limits.chunk_size_limit", 256, {"chunking.max_tokens": 256}),
 ]  # fmt: skip
 
 
@@ -242,7 +242,10 @@ def test_a_model_at_another_server_keeps_its_name() -> None:
             {"retrievalK": 0},
             "search.candidates (given as retrievalK): Input should be greater than or equal to 1, got 0",
         ),
-        ({"chunking.max_tokens": 4096, "memory_limits.chunk_size_limit": 2048}, None),
+        (
+            {"chunking.max_tokens": 4096, "memory_limits.chunk_size_limit": 2048},
+            "memory_limits.chunk_size_limit: chunking.max_tokens is 4096, which is more, got 2048",
+        ),
         ({"search.top_k": 101, "memory_limits.max_results_per_query": 100}, None),
     ],
 )

@@ -81,7 +81,7 @@ def test_every_type_can_be_set_from_the_environment() -> None:
             "RETRIEVAL_EMBEDDER__LOCAL__MODEL_FOLDER": "models/small",
             "RETRIEVAL_STORE__KIND": "own:store",
             "RETRIEVAL_STORE__CUSTOM": '{"port": 6333}',
-            "retrieval_embedder__threads": "2",
+            "retrieval_chunking__max_tokens": "64",
         }
     )
     assert config.index == "8"
@@ -91,7 +91,7 @@ def test_every_type_can_be_set_from_the_environment() -> None:
     assert config.embedder.local.model_folder is not None
     assert config.embedder.local.model_folder.name == "small"
     assert config.store.custom == {"port": 6333}
-    assert config.embedder.threads == 2
+    assert config.chunking.max_tokens == 64
 
 
 def test_every_problem_is_told_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core import load_config, open_index, open_indexes
-from retrieval_core.config import LimitsConfig, RerankerConfig, RetrievalConfig, preset_names
+from retrieval_core.config import RerankerConfig, RetrievalConfig, preset_names
 from retrieval_core.config.adapters import PortConfig
 from retrieval_core.config.base import AdapterSettings, Settings
 from retrieval_core.config.kinds import PORTS
@@ -107,7 +107,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> set[tuple[type[Settings], str]]:
 READ_OTHERWISE: dict[tuple[type[Settings], str], str] = {
     (RerankerConfig, "kind"): "RerankerConfig.kinds has it",
     (RerankerConfig, "fallbacks"): "likewise",
-    (LimitsConfig, "max_chunk_tokens"): "load_config refuses a longer chunking.max_tokens",
 }
 """Settings that are at work within the configuration itself, and how."""
 

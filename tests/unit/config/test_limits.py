@@ -14,17 +14,13 @@ def test_nothing_is_bounded_unless_asked() -> None:
     """By default only the deadline holds, and the limits are those of the settings themselves."""
     config = RetrievalConfig()
     assert set(config.timeouts.model_dump().values()) == {None}
-    assert (config.limits.max_results, config.limits.max_chunk_tokens) == (1000, 8192)
+    assert config.limits.max_results == 1000
 
 
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
         ({"limits.max_results": 9}, "limits: search.top_k is 10, and limits.max_results allows 9"),
-        (
-            {"limits.max_chunk_tokens": 256},
-            "limits: chunking.max_tokens is 512, and limits.max_chunk_tokens allows 256",
-        ),
         ({"limits.max_results": 0}, "limits.max_results: "),
         ({"timeouts.embedding": 0}, "timeouts.embedding: "),
         ({"timeouts.retrieval": "soon"}, "timeouts.retrieval: "),
@@ -43,13 +39,7 @@ def test_at_the_limit_is_within_it() -> None:
     environment = {
         "RETRIEVAL_LIMITS__MAX_RESULTS": "7",
         "RETRIEVAL_SEARCH__TOP_K": "7",
-        "RETRIEVAL_LIMITS__MAX_CHUNK_TOKENS": "512",
         "RETRIEVAL_TIMEOUTS__SYNTHESIS": "0.5",
     }
     config = load_config(environment=environment)
-    assert (config.search.top_k, config.limits.max_chunk_tokens, config.timeouts.synthesis) == (7, 512, 0.5)
-
-
-def test_the_chunks_recipe_does_not_change_with_a_limit() -> None:
-    """An index need not be embedded anew because of a limit that its chunks keep."""
-    assert load_config(overrides={"limits.max_chunk_tokens": 2048}).chunking == RetrievalConfig().chunking
+    assert (config.search.top_k, config.timeouts.synthesis) == (7, 0.5)

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from retrieval_core.config import RetrievalConfig, without_secrets
+from retrieval_core.config import ChunkingConfig, RetrievalConfig, without_secrets
 from retrieval_core.config.kinds import RERANKER
 from retrieval_core.config.loading import Layer, load_over, read_toml
 from retrieval_core.config.moved import OTHER_NAMES, OTHER_SECTIONS
@@ -328,6 +328,20 @@ def _batches_of_synthesis(value: Any, _source: _Source) -> dict[str, Any]:
     return {}
 
 
+def _chunk_size_limit(value: Any, source: _Source) -> dict[str, Any]:
+    """Chunks have at most so many tokens; a longer ``chunking.max_tokens`` contradicts it."""
+    try:
+        limit = TypeAdapter(Annotated[int, Field(ge=16)]).validate_python(value)
+        longest = int(source("chunking.max_tokens") or 0)
+    except ValueError as error:
+        msg = "must be a number of tokens, at least 16"
+        raise ValueError(msg) from error
+    if longest > limit:
+        msg = f"chunking.max_tokens is {longest}, which is more"
+        raise ValueError(msg)
+    return {} if longest or limit >= ChunkingConfig().max_tokens else {"chunking.max_tokens": limit}
+
+
 _RULES: Mapping[str, Callable[[Any, _Source], dict[str, Any]]] = {
     "cache_enabled": _cache_enabled,
     "aiRerank": _ai_rerank,
@@ -344,6 +358,7 @@ _RULES: Mapping[str, Callable[[Any, _Source], dict[str, Any]]] = {
     "ollama_config.generation_model": _generation_model,
     "ollama_config.host": _host,
     "batch_sizes.synthesis": _batches_of_synthesis,
+    "memory_limits.chunk_size_limit": _chunk_size_limit,
 }
 """Names that stand for several settings, or for some that depend on others."""
 

@@ -197,8 +197,6 @@ class EmbedderConfig(PortConfig):
     kind: str = "local"
     """``local`` (on this machine: bge-small-en-v1.5 or a model in a folder), ``fastembed`` (other open models),
     ``openai``, ``cohere``, ``none`` (keyword search only) or ``"package.module:Class"``."""
-    threads: int | None = Field(default=None, ge=1, le=256)
-    """Texts embedded at a time. Default: the number of processors."""
 
 
 class LLMConfig(PortConfig):

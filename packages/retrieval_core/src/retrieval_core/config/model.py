@@ -232,8 +232,6 @@ class LimitsConfig(Settings):
 
     max_results: int = Field(default=1000, ge=1, le=1000)
     """Maximum of ``top_k``, in the configuration or in a call."""
-    max_chunk_tokens: int = Field(default=8192, ge=16, le=8192)
-    """Maximum of ``chunking.max_tokens``."""
 
 
 class FederationConfig(Settings):
@@ -295,13 +293,9 @@ class RetrievalConfig(Settings):
     @field_validator("limits")
     @classmethod
     def _limits_are_kept(cls, value: LimitsConfig, info: ValidationInfo) -> LimitsConfig:
-        search, chunking = info.data.get("search"), info.data.get("chunking")
+        search = info.data.get("search")
         if search is not None and search.top_k > value.max_results:
             msg = f"search.top_k is {search.top_k}, and limits.max_results allows {value.max_results}"
-            raise ValueError(msg)
-        if chunking is not None and chunking.max_tokens > value.max_chunk_tokens:
-            tokens = value.max_chunk_tokens
-            msg = f"chunking.max_tokens is {chunking.max_tokens}, and limits.max_chunk_tokens allows {tokens}"
             raise ValueError(msg)
         return value
 

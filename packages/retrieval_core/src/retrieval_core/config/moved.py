@@ -35,7 +35,6 @@ OTHER_NAMES: Mapping[str, str] = MappingProxyType(
         "batch_sizes.reranking": "reranker.batch_size",
         "memory_limits.max_cache_size": "cache.max_size",
         "memory_limits.max_results_per_query": "limits.max_results",
-        "memory_limits.chunk_size_limit": "limits.max_chunk_tokens",
     }
 )
 """Names of the specification that mean the same as one of ours; :mod:`retrieval_core.compat.flags` has all of them."""
@@ -53,6 +52,7 @@ OTHER_MEANINGS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("embedding_model", "embedding_model_name"), _EMBEDDER),
         "generation_model": "set llm.kind to openai, and base_url and model of llm.openai",
         "ollama_config": "set base_url and model of embedder.openai and of llm.openai",
+        "memory_limits.chunk_size_limit": "set chunking.max_tokens to at most this",
         "batch_sizes.synthesis": "remove it; an answer is always one request",
     }
 )
@@ -125,6 +125,9 @@ GONE: Mapping[str, str] = MappingProxyType(
         "transform.history_turns": "the last 3 turns are used; remove it, or give fewer turns of history to the query",
         "indexing.words_first": "new files are always searchable by keyword first; remove it",
         "store.busy_timeout": "a writer waits 30 seconds for another one; remove it",
+        "embedder.threads": "a text is embedded on each processor, at most 8 at a time; remove it, "
+        "or pass LocalEmbedder(threads=…) to open_index",
+        "limits.max_chunk_tokens": "set chunking.max_tokens itself",
         **{f"{place}{name}": sentence for place in _PLACES for name, sentence in OTHER_MEANINGS.items()},
     }
 )

@@ -64,9 +64,9 @@ class FastembedEmbedder(RunsEmbeddingModel):
         self._files = Lazy(self._fetch)
 
     @classmethod
-    def from_settings(cls, settings: FastembedEmbedderSettings, parts: AdapterParts) -> Self:
+    def from_settings(cls, settings: FastembedEmbedderSettings, parts: AdapterParts) -> Self:  # noqa: ARG003 - it uses none
         """Make it from its settings, loading nothing."""
-        return cls(settings, threads=parts.section.threads)
+        return cls(settings)
 
     def _fetch(self) -> ModelFiles:
         with needing_extra("fastembed", self._needed_for):

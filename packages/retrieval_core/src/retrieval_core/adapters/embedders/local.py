@@ -131,9 +131,9 @@ class LocalEmbedder(RunsEmbeddingModel):
         super().__init__("The local embedding model", model, files, threads=threads)
 
     @classmethod
-    def from_settings(cls, settings: LocalEmbedderSettings, parts: AdapterParts) -> Self:
+    def from_settings(cls, settings: LocalEmbedderSettings, parts: AdapterParts) -> Self:  # noqa: ARG003 - it uses none
         """Make it from its settings, loading nothing."""
-        return cls(folder=settings.model_folder, settings=settings, threads=parts.section.threads)
+        return cls(folder=settings.model_folder, settings=settings)
 
 
 def _check_source(settings: LocalEmbedderSettings, folder: Path | str | None) -> None:
