@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from retrieval_core.config import moved
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.command_line import main
+from support.processes import RETRIEVAL, with_our_modules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,3 +135,23 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         warnings.showwarning = usual
     told = ended.stderr.splitlines()
     assert told[0].startswith("Warning: arguments: search.most is called search.top_k now")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param([*RETRIEVAL, "list"], id="retrieval"),
+        pytest.param([sys.executable, "-m", "retrieval_core_mcp"], id="retrieval-mcp"),
+    ],
+)
+def test_processes_say_it_on_standard_error(command: list[str], tmp_path: Path) -> None:
+    """In one line, with a name that is in the real table."""
+    if "retrieval_core_mcp" in command:
+        pytest.importorskip("retrieval_core_mcp")
+    environment = with_our_modules() | {"RETRIEVAL_RERANKER__MAX_CHARACTERS": "500"}
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, input="", capture_output=True, text=True, check=False
+    )
+    (told,) = [line for line in ended.stderr.splitlines() if "reranker.max_characters" in line]
+    assert "environment: reranker.max_characters is called reranker.llm.max_characters now" in told
+    assert told.startswith("W"), "it is a warning"
