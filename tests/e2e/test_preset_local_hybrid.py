@@ -10,6 +10,7 @@ import pytest
 
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.llms.openai import OpenAILLM
+from retrieval_core.compat.flags import load_flags
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.ports import CompletionRequest, Message
@@ -149,7 +150,7 @@ def test_all_of_it_runs_at_a_server_of_ones_own(ollama: WireServer, tmp_path: Pa
         "ollama_config.host": ollama.url,
         "reranker.late_interaction.model_folder": str(colbert),
     }
-    config = load_config("local-hybrid", overrides)
+    config = load_flags("local-hybrid", overrides)
     with open_index(config=config) as index:
         assert index.ingest(tmp_path).documents == 41
         result = index.retrieve(QUESTION)
@@ -171,7 +172,7 @@ def test_all_of_it_runs_at_a_server_of_ones_own(ollama: WireServer, tmp_path: Pa
 @needs_sdks
 def test_the_language_model_is_asked_there_too(ollama: WireServer) -> None:
     """Each of the two by its name, at the same address."""
-    config = load_config("local-hybrid", {"ollama_config.host": ollama.url})
+    config = load_flags("local-hybrid", {"ollama_config.host": ollama.url})
     llm = build_llm(config.llm)
     assert isinstance(llm, OpenAILLM)
 
