@@ -93,14 +93,18 @@ def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig
             gone = {removed.item.id for removed in dropped}
             # Text that only dropped items would have shown has to be shown by others.
             kept, repeated = without_repetition(item for item in given if item.id not in gone)
-        whole, room, step = kept, costs.room, 1
+        whole, room, unused, step = kept, costs.room, 0, 1
         while True:
-            kept, fallen = _choose(whole, room, costs)
+            kept, fallen = _choose(whole, room, unused, costs)
             sheet = _Sheet.of(kept, texts, settings, count)
             if sheet.tokens <= settings.max_tokens:
                 break
-            room -= max(sheet.tokens - settings.max_tokens, step)
+            excess = max(sheet.tokens - settings.max_tokens, step)
             step *= 2
+            if any(item.role != "primary" for item in kept):
+                unused += excess
+            else:
+                room -= excess
         dropped += fallen
     counted = (item for item in (*kept, *(gone.item for gone in dropped)) if not costs.is_huge(item))
     return Assembled(
@@ -239,8 +243,15 @@ def _unshowable(items: Sequence[Item], costs: _Costs) -> Iterator[Removed]:
             yield Removed(item, f"it does not fit into {limit} tokens beside the hits")
 
 
-def _choose(items: Sequence[Item], room: int, costs: _Costs) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
-    """Return the items that fit into a number of tokens, some of them cut, and those that are dropped for it."""
+def _choose(
+    items: Sequence[Item], room: int, unused: int, costs: _Costs
+) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
+    """Return the items that fit into a number of tokens, some of them cut, and those that are dropped for it.
+
+    Args:
+        room: For the primaries, and what they leave for their surroundings.
+        unused: Tokens of it that only primaries may use, since surroundings took more than was estimated.
+    """
     limit = costs.settings.max_tokens
     order = sorted(items, key=lambda item: (ROLES.index(item.role), item.rank, item.distance))
     best = [item for item in order if item.role == "primary"][: costs.settings.min_primaries]
@@ -262,7 +273,9 @@ def _choose(items: Sequence[Item], room: int, costs: _Costs) -> tuple[tuple[Item
             reason = f"not even one sentence of it fits into {limit} tokens beside the better passages"
             dropped.append(Removed(item, reason))
             is_full = True
-        elif more <= room and not (is_cut if item.id in reserved else is_full):
+        elif more <= room - (unused if item.role != "primary" else 0) and not (
+            is_cut if item.id in reserved else is_full
+        ):
             shown[item.id] = version
             room -= more
             if version is not item:
@@ -277,7 +290,7 @@ def _choose(items: Sequence[Item], room: int, costs: _Costs) -> tuple[tuple[Item
             is_full = True
     for item in growing:
         before = costs.of(shown[item.id])
-        shown[item.id] = costs.longest(item, room + before)
+        shown[item.id] = costs.longest(item, room - unused + before)
         room += before - costs.of(shown[item.id])
     return tuple(shown[item.id] for item in items if item.id in shown), tuple(dropped[::-1])
 
