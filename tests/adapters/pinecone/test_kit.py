@@ -24,7 +24,7 @@ from support.pinecone_support import store_of
 from support.wire_server import WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
     from retrieval_core.ports import CataloguedStore
@@ -49,9 +49,9 @@ class _Conformance(CataloguedStoreConformance):
         with WireServer(service) as self.server:
             yield
 
-    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]], vectors: Sequence[str] | None = None) -> None:
+    def run(self, folder: Path, test: Callable[[Any], Awaitable[None]]) -> None:
         self.service.namespaces.clear()
-        super().run(folder, test, vectors)
+        super().run(folder, test)
 
     def test_an_empty_store_finds_nothing(self, tmp_path: Path) -> None:
         """The kit's test for the sides that the store has."""
