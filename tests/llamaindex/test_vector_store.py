@@ -405,7 +405,11 @@ def linked(count: int, document: str = "d") -> list[TextNode]:
 
 
 def places(store: RetrievalCoreVectorStore, names: Sequence[str]) -> list[tuple[str, int, int]]:
-    chunks = asyncio.run(store.client.fetch(FetchRequest(chunk_ids=tuple(names)))).chunks.values()
+    return asyncio.run(read_places(store, names))
+
+
+async def read_places(store: RetrievalCoreVectorStore, names: Sequence[str]) -> list[tuple[str, int, int]]:
+    chunks = (await store.client.fetch(FetchRequest(chunk_ids=tuple(names)))).chunks.values()
     return sorted((chunk.id, chunk.chunk_index, chunk.total_chunks) for chunk in chunks)
 
 
@@ -680,24 +684,28 @@ def test_pinecone_holds_an_index_of_llamaindex() -> None:
         node("b", "sun", units(3)[1].tolist(), "d", label="sun"),
         node("c", "star", units(3)[2].tolist()),
     ]
-    with WireServer(PineconeService(DIMENSION)) as server:
-        own = store_of(server)
+
+    async def ask(server: WireServer) -> None:
+        own = store_of(server)  # its connections are those of one event loop, and are closed there
         store = RetrievalCoreVectorStore(own)
-        store.add(nodes)
-        assert store.get_nodes(["a", "b", "c"]) == [bare(item) for item in nodes]
-        assert sorted(item.node_id for item in store.get_nodes()) == ["a", "b", "c"]
+        await store.async_add(nodes)
+        assert await store.aget_nodes(["a", "b", "c"]) == [bare(item) for item in nodes]
+        assert sorted(item.node_id for item in await store.aget_nodes()) == ["a", "b", "c"]
         query: dict[str, Any] = {"query_embedding": nodes[0].get_embedding()}
-        assert (store.query(asked(**query)).ids or [])[0] == "a"
-        assert (store.query(asked("mmr", **query)).ids or [])[0] == "a"
+        assert ((await store.aquery(asked(**query))).ids or [])[0] == "a"
+        assert ((await store.aquery(asked("mmr", **query))).ids or [])[0] == "a"
         match = MetadataFilters(filters=[MetadataFilter(key="label", value="Moon", operator=FilterOperator.TEXT_MATCH)])
-        assert store.query(asked(filters=match, **query)).ids == ["a"]
-        assert store.query(asked(doc_ids=["d"], similarity_top_k=1, **query)).ids == ["a"]
-        assert places(store, ["a", "b"]) == [("a", 0, 2), ("b", 1, 2)]
+        assert (await store.aquery(asked(filters=match, **query))).ids == ["a"]
+        assert (await store.aquery(asked(doc_ids=["d"], similarity_top_k=1, **query))).ids == ["a"]
+        assert await read_places(store, ["a", "b"]) == [("a", 0, 2), ("b", 1, 2)]
         with pytest.raises(StoreError, match="has no keyword search"):
-            store.query(asked("hybrid", **query))
-        store.delete_nodes(["a"])
-        assert places(store, ["a", "b"]) == [("b", 0, 1)]
-        store.clear()
-        assert store.get_nodes(["a", "b", "c"]) == []
-        asyncio.run(own.aclose())
-        store.close()
+            await store.aquery(asked("hybrid", **query))
+        await store.adelete_nodes(["a"])
+        assert await read_places(store, ["a", "b"]) == [("b", 0, 1)]
+        await store.aclear()
+        assert await store.aget_nodes(["a", "b", "c"]) == []
+        await store.aclose()
+        await own.aclose()
+
+    with WireServer(PineconeService(DIMENSION)) as server:
+        asyncio.run(ask(server))
