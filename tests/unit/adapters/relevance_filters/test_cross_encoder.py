@@ -86,7 +86,7 @@ def test_the_threshold_is_checked(threshold: float) -> None:
 
 def test_the_measured_threshold_is_the_configurations() -> None:
     """Who configures nothing gets the threshold that was measured for the local model."""
-    assert RelevanceFilterConfig().relevance_threshold == DEFAULT_THRESHOLD
+    assert RelevanceFilterConfig().local.threshold == DEFAULT_THRESHOLD
 
 
 with_the_model = pytest.mark.skipif(
