@@ -217,6 +217,14 @@ def test_options_that_are_wrong(outside: str, options: dict[str, Any], said: str
     assert "canary" not in str(caught.value)
 
 
+def test_a_required_setting_of_somebody_else(outside: str) -> None:
+    """It is missed when the class is made, as that is not imported before."""
+    with pytest.raises(ConfigurationError, match=r"reranker\.custom\.api_key: not set") as caught:
+        opened(f"{outside}:Initials")
+    assert caught.value.missing_keys == ("reranker.custom.api_key",)
+    opened(f"{outside}:Initials", api_key="canary").close()
+
+
 @pytest.mark.parametrize(
     ("name", "verdict", "said"),
     [

@@ -163,8 +163,13 @@ def _settings(port: Port, kind: str, maker: Any, section: Any) -> tuple[BaseMode
 
 def _checked(port: Port, model: type[BaseModel], custom: Mapping[str, Any]) -> BaseModel:
     """Return the table of a custom class; any of it may be a secret, so an error shows no values."""
+    lines: list[str] = []
+    missing: list[str] = []
     try:
-        return model.model_validate(custom)
+        settings = model.model_validate(custom)
+        missing = [f"{port.section}.{CUSTOM}.{name}" for name in getattr(settings, "missing", tuple)()]
+        if not missing:
+            return settings
     except ValidationError as error:
         lines = problems_of(
             error,
@@ -172,7 +177,8 @@ def _checked(port: Port, model: type[BaseModel], custom: Mapping[str, Any]) -> B
             meant=lambda path: get_close_matches(str(path[-1]), model.model_fields, n=1),
             secrets=None,
         )
-    raise refusal("the settings of a custom class have", lines)
+    lines += [f"{key}: not set" for key in missing]
+    raise refusal("the settings of a custom class have", lines, missing)
 
 
 def _called(port: Port, kind: str, factory: Callable[..., object], arguments: dict[str, Any]) -> object:
