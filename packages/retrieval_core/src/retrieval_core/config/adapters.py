@@ -143,10 +143,10 @@ class PortConfig(Settings):
             return super().__getattr__(name)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
         except AttributeError:
             kind = None if name.startswith("_") else self.port.kind_of(name)
-            settings = None if kind is None else self.port.settings_of(kind)
+            settings = None if kind is None else self.settings_of(kind)
             if settings is None:
                 raise
-        return _defaults(settings)
+            return settings
 
 
 @cache
