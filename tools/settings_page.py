@@ -119,22 +119,37 @@ def shown(default: object) -> str:
 
 
 def old_names() -> Iterator[str]:
-    """Yield what has another name now, and what is no setting any more."""
+    """Yield the tables of renamed and of removed settings."""
     within = tuple(f"{section}." for section in OTHER_SECTIONS)
-    yield from ("", "## Old names", "", "These names work in this version, with a warning:", "")
-    yield from ("| old name | name |", "|---|---|")
+    yield from (
+        "",
+        "## Old names",
+        "",
+        "These settings were renamed. The old name works in this version, with a warning:",
+        "",
+    )
+    yield from ("| old name | new name |", "|---|---|")
     for old, new in MOVED.items():
         if not old.startswith(within) and old not in OTHER_NAMES:
             yield f"| `{old}` | `{new}` |"
-    for section in SWITCHES:
+    for section, kind in SWITCHES.items():
         yield f'| `{section}.enabled = false` | `{section}.kind = "none"` |'
-    yield from ("", "These are the names that other programs use, alone or in a table such as `RETRIEVAL_CONFIG`:", "")
-    yield from ("| other name | name |", "|---|---|")
+        yield f"| `{section}.enabled = true` | " + (f'`{section}.kind = "{kind}"` |' if kind else "remove it |")
+    yield from ("", "Other programs use these names, at the top level or in a table such as `RETRIEVAL_CONFIG`. They")
+    yield from ("work in this version, with a warning:", "", "| other name | name |", "|---|---|")
     yield from (f"| `{old}` | `{new}` |" for old, new in OTHER_NAMES.items())
-    yield from ("", "These names are an error:", "", "| old name | instead |", "|---|---|")
+    yield from ("", "These settings were removed. Using one is an error:", "", "| removed | instead |", "|---|---|")
+    removed: dict[str, list[str]] = {}
     for old, sentence in GONE.items():
         if not old.startswith(within):
-            yield f"| `{old}` | {markdown(sentence)} |"
+            removed.setdefault(sentence, []).append(f"`{old}`")
+    for sentence, names in removed.items():
+        yield f"| {', '.join(names)} | {with_marks(sentence)} |"
+
+
+def with_marks(sentence: str) -> str:
+    """Return a sentence with its names of settings and files marked as code."""
+    return re.sub(r"\b[a-z_]+(\.[a-z_]+)+\b", r"`\g<0>`", sentence)
 
 
 if __name__ == "__main__":

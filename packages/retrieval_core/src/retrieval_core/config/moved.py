@@ -1,4 +1,4 @@
-"""Settings that have another name now, or are no settings any more.
+"""Settings that were renamed or removed.
 
 A key of these tables is a setting, such as ``search.top_k``, or a whole section, which covers all settings in it.
 """
@@ -43,17 +43,20 @@ _EMBEDDER = "set embedder.kind to openai, and base_url and model of embedder.ope
 OTHER_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("searchType", "search_type", "retrievalMode", "retriever"), _MODES),
-        **dict.fromkeys(("aiRerank", "ai_rerank"), "set reranker.kind, for instance to late-interaction, or to none"),
+        **dict.fromkeys(
+            ("aiRerank", "ai_rerank"),
+            "set reranker.kind, such as to late-interaction, or to none",
+        ),
         "reranker_model": "set reranker.kind, and the model in its table, such as reranker.late_interaction.model",
         "fallback_reranker": "add cross-encoder to reranker.fallbacks, and set reranker.cross_encoder.model",
-        "late_chunking": "set context.window, for instance to 5, or to 0 for none",
-        "cache_enabled": "set cache.kind to none to switch caching off",
-        "semantic_cache_threshold": "set cache.semantic.enabled and cache.semantic.threshold",
+        "late_chunking": "set context.window, for instance to 5; 0 switches it off",
+        "cache_enabled": "remove this name, or set cache.kind to none to switch caching off",
+        "semantic_cache_threshold": "set cache.semantic.enabled to true, and cache.semantic.threshold",
         **dict.fromkeys(("embedding_model", "embedding_model_name"), _EMBEDDER),
         "generation_model": "set llm.kind to openai, and base_url and model of llm.openai",
         "ollama_config": "set base_url and model of embedder.openai and of llm.openai",
         "memory_limits.chunk_size_limit": "set chunking.max_tokens to at most this",
-        "batch_sizes.synthesis": "remove it; an answer is always one request",
+        "batch_sizes.synthesis": "an answer is always one request; remove this setting",
     }
 )
 """Names of the specification that mean several of our settings, or some that depend on others."""
@@ -88,21 +91,13 @@ MOVED: Mapping[str, str] = MappingProxyType(
 
 GONE: Mapping[str, str] = MappingProxyType(
     {
-        "cache.semantic.max_size": "the semantic cache keeps the 1,000 queries used last; leave it out",
-        "graph.extract": "triples are not extracted any more; set graph.file to a file of triples, such as "
-        "INDEX.graph.jsonl, the extracted one next to the index",
-        "vectors": "a chunk has one vector, of title, headings and text; remove it, or choose the vector of a "
-        "collection of another program with store.qdrant.vector",
-        "graph.prompt": "triples are not extracted any more; set graph.file to your own file of triples",
-        "analysis.character_ngrams": "parts of words are not indexed any more; set analysis.language for stemming, or "
-        "analysis.word_ngrams",
-        "query.truncate_at": "queries are always cut at code points; remove it",
-        "breaker.pause_seconds": "the pause is always 30 seconds; remove it, or set breaker.failures to 0",
-        "federation.max_results_per_query": "the maximum for each index is 100; set limits.max_results, or give "
-        "max_results_per_query to a query",
-        "embedder.local.hub": "the model is downloaded from one pinned commit; set HF_ENDPOINT for a mirror, or "
-        "embedder.local.model_folder for your own copy",
-        "embedder.local.matryoshka_dimensions": "list them in the config.json beside the model",
+        "store.busy_timeout": "a writer waits up to 30 seconds for another one; remove this setting",
+        "embedder.threads": "texts are embedded on all processors, at most 8; remove this setting, or pass "
+        "LocalEmbedder(threads=…) to open_index",
+        "embedder.local.hub": "the default model is downloaded from one pinned commit; set the environment variable "
+        "HF_ENDPOINT for a mirror, or embedder.local.model_folder for your own copy",
+        "embedder.local.matryoshka_dimensions": "the dimensions are read from the model's folder; list them as "
+        "matryoshka_dimensions in its config.json",
         **dict.fromkeys(
             (
                 "embedder.fastembed.matryoshka_dimensions",
@@ -111,41 +106,54 @@ GONE: Mapping[str, str] = MappingProxyType(
                 "embedder.fastembed.pooling",
                 "embedder.fastembed.max_tokens",
             ),
-            "models of fastembed are used as on their model cards; for other values download the model, and set "
+            "models of fastembed are used as on their model cards; remove this setting, or download the model, and set "
             "embedder.kind to local and embedder.local.model_folder to its folder",
         ),
-        "embedder.cohere.batch_size": "requests have 96 texts, which is Cohere's maximum; remove it",
-        "reranker.local": "set reranker.batch_size, which is for every kind",
-        "reranker.cross_encoder.batch_size": "set reranker.batch_size, which is for every kind",
-        "reranker.late_interaction.batch_size": "set reranker.batch_size, which is for every kind",
-        "reranker.concurrency": "at most 4 requests are made at a time; remove it",
-        "relevance_filter.concurrency": "at most 8 requests are made at a time; remove it",
-        "relevance_filter.batch_size": "a request has one chunk; remove it",
-        "pruner.concurrency": "at most 4 calls are made at a time; remove it",
-        "transform.history_turns": "the last 3 turns are used; remove it, or give fewer turns of history to the query",
-        "indexing.words_first": "new files are always searchable by keyword first; remove it",
-        "store.busy_timeout": "a writer waits 30 seconds for another one; remove it",
-        "embedder.threads": "a text is embedded on each processor, at most 8 at a time; remove it, "
-        "or pass LocalEmbedder(threads=…) to open_index",
-        "limits.max_chunk_tokens": "set chunking.max_tokens itself",
+        "embedder.cohere.batch_size": "a request has 96 texts, Cohere's maximum; remove this setting",
+        "analysis.character_ngrams": "parts of words are no longer indexed; remove this setting, or set "
+        "analysis.language for stemming",
+        "query.truncate_at": "long queries are always cut at code points; remove this setting",
+        "vectors": "a chunk has one vector, of its title, headings and text; remove this setting, or set "
+        "store.qdrant.vector to choose a vector in a Qdrant collection that another program filled",
+        "transform.history_turns": "the last 3 turns are used; remove this setting, or pass fewer turns as the history "
+        "of a query",
+        "graph.extract": "triples are no longer extracted; remove this setting, or set graph.file to the extracted "
+        "ones: the file next to the index, such as index.db.graph.jsonl",
+        "graph.prompt": "triples are no longer extracted; remove this setting, or set graph.file to your own file of "
+        "triples",
+        **dict.fromkeys(
+            ("reranker.local", "reranker.cross_encoder.batch_size", "reranker.late_interaction.batch_size"),
+            "all kinds share one setting; set reranker.batch_size",
+        ),
+        "reranker.concurrency": "at most 4 requests run at a time; remove this setting",
+        "relevance_filter.concurrency": "at most 8 requests run at a time; remove this setting",
+        "relevance_filter.batch_size": "a request has one chunk; remove this setting",
+        "pruner.concurrency": "at most 4 calls run at a time; remove this setting",
+        "cache.semantic.max_size": "the semantic cache keeps the 1,000 queries used last; remove this setting",
+        "breaker.pause_seconds": "the pause is always 30 seconds; remove this setting, or set breaker.failures to 0 "
+        "for no pauses",
+        "indexing.words_first": "new files can always be searched by keyword first; remove this setting",
+        "limits.max_chunk_tokens": "set chunking.max_tokens to at most this",
+        "federation.max_results_per_query": "each index returns at most 100 results; set limits.max_results to fewer, "
+        "or pass max_results_per_query to a query",
         **{f"{place}{name}": sentence for place in _PLACES for name, sentence in OTHER_MEANINGS.items()},
     }
 )
-"""What to use instead of a setting or section that is gone: one sentence. Giving it is an error."""
+"""Removed settings and sections, each with one sentence that ends with what to do. Using one is an error."""
 
 SWITCHES: Mapping[str, str] = MappingProxyType(
     {"reranker": "", "relevance_filter": "", "cache": "", "evaluation": "auto"}
 )
-"""Sections that had a setting ``enabled`` beside ``kind``, with the kind that it switched on, if it was off."""
+"""Sections that had a setting ``enabled`` beside ``kind``, with the kind that true stands for if none is set."""
 
 
 def rename_moved(tree: Mapping[str, Any], source: str, problems: list[str], warnings: list[str]) -> dict[str, Any]:
-    """Return a source of settings by today's names.
+    """Return the settings of a source under their new names.
 
     Args:
-        tree: The settings of the source; they are not changed.
+        tree: The settings of the source. They are not changed.
         source: Name of the source, for warnings.
-        problems: Receives a line for each setting that is gone, or given by its old and its new name.
+        problems: Receives a line for each removed setting, and for each that has its old and its new name.
         warnings: Receives a sentence for each old name.
     """
     result = copy_tree(tree)
@@ -176,9 +184,11 @@ def _replace_switch(
     try:
         is_on = TypeAdapter(bool).validate_python(given)
     except ValidationError:
-        problems.append(f"{section}.enabled: must be true or false; use {section}.kind, which is none for false")
+        problems.append(f"{section}.enabled: must be true or false; set {section}.kind, to none for false")
         return
-    warnings.append(f"{source}: {section}.enabled is {section}.kind now, which is none for false")
+    new = kind if is_on else "none"
+    advice = f"set {section}.kind to {new}, and remove enabled" if new else "remove enabled"
+    warnings.append(f"{source}: {section}.enabled is {section}.kind now; {advice}. It works in this version only")
     if not is_on:
         tree[section] = {**_table(tree, section), "kind": "none"}
     elif kind:
@@ -196,12 +206,12 @@ def _beginning_as(table: Mapping[str, str], tree: Mapping[str, Any]) -> list[tup
 
 
 def gone(key: str) -> str | None:
-    """Return what to use instead of a setting, or ``None`` if it is not gone."""
+    """Return the advice for a removed setting; ``None`` if the setting was not removed."""
     return next((sentence for old, sentence in GONE.items() if f"{key}.".startswith(f"{old}.")), None)
 
 
 def new_name(key: str) -> str:
-    """Return today's name of a setting."""
+    """Return the new name of a setting, or its name if it was not renamed."""
     for old, new in MOVED.items():
         if f"{key}.".startswith(f"{old}."):
             return new + key.removeprefix(old)
@@ -209,7 +219,7 @@ def new_name(key: str) -> str:
 
 
 def old_sections() -> frozenset[str]:
-    """Return the sections that a setting of these tables is in."""
+    """Return the sections that contained renamed or removed settings."""
     sections = {key.partition(".")[0] for key in (*MOVED, *GONE)}
     return frozenset(sections - OTHER_NAMES.keys() - OTHER_MEANINGS.keys())
 
