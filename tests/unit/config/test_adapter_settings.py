@@ -97,7 +97,7 @@ class OfAPackage:
 
 def test_settings_of_another_package_may_be_required(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are asked for when its kind is chosen, whether its table is given or not."""
-    monkeypatch.setattr(kinds, "_registered", lambda _group: {"acme": f"{__name__}:OfAPackage"})  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(kinds, "_registered", lambda _group: {"acme": (f"{__name__}:OfAPackage",)})  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     choices: tuple[dict[str, Any], ...] = ({"store.kind": "acme"}, {"store": {"kind": "acme", "acme": {}}})
     for overrides in choices:
         with pytest.raises(ConfigurationError, match=r"store\.acme\.url: not set"):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from pydantic import BaseModel, ValidationError
 
 from retrieval_core.config import kinds
+from retrieval_core.config.adapters import UndeclaredTable
 from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.kinds import CUSTOM, NONE, Port
 from retrieval_core.config.missing import check_complete
@@ -154,7 +155,9 @@ def _settings(port: Port, kind: str, maker: Any, section: Any) -> tuple[BaseMode
     custom: dict[str, Any] = getattr(section, CUSTOM, {})
     if ":" not in kind:
         settings = section.settings_of(kind) if hasattr(section, "settings_of") else None
-    elif (model := getattr(maker, "Settings", None)) is not None:
+        if isinstance(settings, UndeclaredTable):
+            return None, dict(settings)
+    elif (model := port.declared(maker, kind)) is not None:
         settings = _checked(port, model, custom)
     else:
         return None, custom
@@ -182,6 +185,9 @@ def _checked(port: Port, model: type[BaseModel], custom: Mapping[str, Any]) -> B
 
 
 def _called(port: Port, kind: str, factory: Callable[..., object], arguments: dict[str, Any]) -> object:
+    if not callable(factory):
+        msg = f"{port.setting}: {kind!r} is no class or function, but a value of type {type(factory).__name__}"
+        raise ConfigurationError(msg)
     try:
         with suppress(ValueError):  # functions written in C need not tell what they take
             signature(factory).bind(**arguments)

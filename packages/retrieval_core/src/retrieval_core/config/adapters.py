@@ -15,15 +15,17 @@ from pydantic import (
     PlainSerializer,
     ValidationError,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from retrieval_core.config import kinds
 from retrieval_core.config.addresses import without_secrets
-from retrieval_core.config.base import HIDDEN, Settings
+from retrieval_core.config.base import FROM_A_DUMP, HIDDEN, Settings
 from retrieval_core.config.kinds import NONE, Port, table_of
 from retrieval_core.config.moved import rename_moved
+from retrieval_core.config.problems import NOT_SHOWN
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 PROMPTS = ("keywords", "decompose", "hyde", "history")
@@ -36,6 +38,26 @@ def _hidden(values: dict[str, Any]) -> dict[str, Any]:
 
 Custom: TypeAlias = Annotated[dict[str, Any], PlainSerializer(_hidden)]
 """Settings of a custom class. Any of them may be a secret, so a dump contains only their names."""
+
+
+class UndeclaredTable(BaseModel):
+    """The table of a package's class or function without ``Settings``: keyword arguments, which may be secrets."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="after")
+    def _is_no_dump(self) -> Self:
+        if any(value == HIDDEN for value in (self.__pydantic_extra__ or {}).values()):
+            raise ValueError(FROM_A_DUMP)
+        return self
+
+    def __repr_args__(self) -> list[tuple[str, Any]]:
+        """Return nothing that ``repr`` may show."""
+        return []
+
+    @model_serializer
+    def _without_values(self) -> dict[str, Any]:
+        return _hidden(self.__pydantic_extra__ or {})
 
 
 class PortConfig(Settings):
@@ -116,7 +138,7 @@ class PortConfig(Settings):
             return values
         gone, renamed = list[str](), list[str]()
         tree = rename_moved({cls.port.section: values}, cls.__name__, gone, renamed)
-        problems += [InitErrorDetails(type=_problem("value_error", line), input=None) for line in gone]
+        problems += [InitErrorDetails(type=_problem("value_error", line), input=NOT_SHOWN) for line in gone]
         for warning in renamed:
             warnings.warn(without_secrets(warning), SettingRenamedWarning, stacklevel=4)
         return cast("dict[str, Any]", tree.get(cls.port.section, {}))
@@ -132,7 +154,9 @@ class PortConfig(Settings):
         try:
             settings = None if kind is None else cls.port.settings_of(kind)
         except ConfigurationError as error:
-            raise _refused("value_error", str(error)) from error
+            raise _refused("value_error", str(error).removeprefix(f"{cls.port.setting}: ")) from error
+        if kind is not None and kind not in cls.port.built_in:
+            return _read_foreign(settings or UndeclaredTable, value)
         if settings is None:
             raise _refused("extra_forbidden", "Extra inputs are not permitted")
         return settings.model_validate(value)
@@ -154,12 +178,25 @@ def _defaults(settings: type[BaseModel]) -> BaseModel:
     return settings()
 
 
+def _read_foreign(settings: type[BaseModel], value: Any) -> BaseModel:
+    """Return a table as the settings of another package; any of it may be a secret, so an error shows no values."""
+    try:
+        return settings.model_validate(value)
+    except ValidationError as error:
+        lines = [
+            InitErrorDetails(type=line["type"], loc=line.get("loc", ()), input=NOT_SHOWN) for line in _lines(error)
+        ]
+    except Exception as error:
+        raise _refused("value_error", f"it cannot be read ({type(error).__name__}: {error})") from error
+    raise ValidationError.from_exception_data("table", lines, hide_input=True)
+
+
 def _problem(kind: Any, message: str) -> PydanticCustomError:
     return PydanticCustomError(kind, "{message}", {"message": message})
 
 
 def _refused(kind: str, message: str) -> ValidationError:
-    problem = InitErrorDetails(type=_problem(kind, message), input=None)
+    problem = InitErrorDetails(type=_problem(kind, message), input=NOT_SHOWN)
     return ValidationError.from_exception_data("table", [problem], hide_input=True)
 
 

@@ -10,6 +10,7 @@ from retrieval_core.config.addresses import checked_host, host_of
 
 HIDDEN = "**********"
 """Stands for a secret, as Pydantic has it."""
+FROM_A_DUMP = "this comes from a dump of the settings, which shows no secrets; give what it was made from"
 
 
 class Settings(BaseModel):
@@ -26,8 +27,7 @@ class Settings(BaseModel):
         given = value.get_secret_value() if isinstance(value, SecretStr) else value
         values = cast("dict[str, Any]", given).values() if isinstance(given, dict) else (given,)
         if any(isinstance(one, str) and one == HIDDEN for one in values):
-            msg = "this comes from a dump of the settings, which shows no secrets; give what it was made from"
-            raise ValueError(msg)
+            raise ValueError(FROM_A_DUMP)
         return value
 
 

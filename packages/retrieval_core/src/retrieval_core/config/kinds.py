@@ -67,7 +67,7 @@ class Port:
         Raises:
             ConfigurationError: There is no such kind, or it cannot be imported.
         """
-        path = self.built_in.get(kind) or ("" if ":" in kind else _registered(self.group).get(kind, "")) or kind
+        path = self.built_in.get(kind) or ("" if ":" in kind else self._path_of(kind)) or kind
         module, colon, name = path.partition(":")
         if not colon:
             given = without_secrets(repr(kind))  # a key may have been put in the wrong place
@@ -76,9 +76,23 @@ class Port:
             raise ConfigurationError(msg)
         try:
             return getattr(import_module(module), name)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            msg = without_secrets(f"{self.setting}: {path!r} cannot be imported ({error})")
+        except Exception as error:  # a module of somebody else may raise anything
+            reason = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
+            msg = without_secrets(f"{self.setting}: {path!r} cannot be imported ({reason}{error})")
             raise ConfigurationError(msg) from error
+
+    def _path_of(self, kind: str) -> str:
+        """Return the path of the class that a package registers as a kind; blank if none does.
+
+        Raises:
+            ConfigurationError: Several packages register different classes.
+        """
+        paths = _registered(self.group).get(kind, ())
+        if len(paths) > 1:
+            msg = f"{self.setting}: {kind!r} is registered by several packages, as {' and '.join(map(repr, paths))}; "
+            msg += "set it to one of these paths, with its settings in the table custom"
+            raise ConfigurationError(msg)
+        return "".join(paths)
 
     def settings_of(self, kind: str) -> type[BaseModel] | None:
         """Return the class of the settings of a kind; ``None`` if it has none.
@@ -88,7 +102,23 @@ class Port:
         """
         if self.built_in.get(kind) == "":
             return None
-        return getattr(self.find(kind), "Settings", None)
+        return self.declared(self.find(kind), kind)
+
+    def declared(self, maker: Any, kind: str) -> type[BaseModel] | None:
+        """Return the class of the settings that an adapter's class declares; ``None`` if it declares none.
+
+        Raises:
+            ConfigurationError: It is no Pydantic model.
+        """
+        settings = getattr(maker, "Settings", None)
+        if settings is None:
+            return None
+        from pydantic import BaseModel  # noqa: PLC0415 - whoever reads settings has imported it
+
+        if isinstance(settings, type) and issubclass(settings, BaseModel):
+            return settings
+        msg = f"{self.setting}: Settings of {kind!r} must be a class that inherits from pydantic.BaseModel"
+        raise ConfigurationError(msg)
 
     def needs_settings(self, kind: str) -> bool:
         """Return whether a kind may have required settings, or some that a variable of the environment sets.
@@ -104,11 +134,14 @@ def table_of(kind: str) -> str:
 
 
 @cache
-def _registered(group: str) -> Mapping[str, str]:
-    """Return the classes that packages register in a group of entry points, by kind."""
+def _registered(group: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the paths of the classes that packages register in a group of entry points, by kind."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - only a kind that is not ours needs it
 
-    return {entry.name: entry.value for entry in entry_points(group=group)}
+    paths: dict[str, dict[str, None]] = {}
+    for entry in entry_points(group=group):
+        paths.setdefault(entry.name, {})[entry.value] = None
+    return {kind: tuple(values) for kind, values in paths.items()}
 
 
 def _port(setting: str, name: str, folder: str, services: str = "", /, **built_in: str) -> Port:

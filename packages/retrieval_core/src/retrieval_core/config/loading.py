@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 import warnings as python_warnings
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib.resources import files
 from os import PathLike
@@ -209,7 +210,9 @@ def _vendor_values(port: Port, kind: str, table: Mapping[str, Any], environment:
     # A key for one service is not for another one that only speaks the same protocol.
     if str(table.get("base_url") or "").strip():
         return {}
-    settings = port.settings_of(kind)
+    settings = None
+    with suppress(ConfigurationError):  # it cannot be imported, which is told when the settings are checked
+        settings = port.settings_of(kind)
     if settings is None or not issubclass(settings, AdapterSettings):
         return {}
     # An empty variable of the environment, as containers are often given, does not set what is needed.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SECRETS = frozenset({"api_key", "url", "base_url", "host", "custom"})
 """Names of settings whose values, and whatever is in them, no message may show."""
+NOT_SHOWN = object()
+"""The input of a problem whose message says all, or whose value may be a secret."""
 _LIST, _TABLE = 'Input should be a list such as ["a", "b"]', 'Input should be a table such as {"a": 1}'
 _EXPECTED = {
     **dict.fromkeys(("tuple_type", "list_type"), _LIST),
@@ -52,7 +54,13 @@ def problems_of(
         else:
             usual = _EXPECTED.get(detail["type"], detail["msg"].removeprefix("Value error, "))
             line += expected(detail) or usual
-            is_secret = secrets is None or not set(path).isdisjoint(secrets) or detail["type"].endswith("model_type")
+            is_secret = (
+                secrets is None
+                or not set(path).isdisjoint(secrets)
+                or any(part.endswith("_API_KEY") for part in path)  # a vendor's variable in place of a setting
+                or detail["type"].endswith("model_type")
+                or detail["input"] is NOT_SHOWN
+            )
             # What is wrong with a whole section says itself which setting it is.
             of_a_section = detail["type"] == "value_error" and isinstance(detail["input"], Mapping)
             line += "" if is_secret or of_a_section else f", got {shown(detail['input'])}"
