@@ -168,6 +168,15 @@ def test_our_own_names_win(overrides: dict[str, Any], key: str, expected: Any) -
         assert value_of(load_flags(overrides=ordered), key) == expected
 
 
+def test_a_switch_wins_over_the_kind_that_it_switches_off() -> None:
+    """In one source and over another one."""
+    assert load_flags(overrides={"ai_rerank": False, "reranker.kind": "local"}).reranker.kind == "none"
+    assert load_flags(overrides={"cache_enabled": False, "cache.kind": "redis"}).cache.kind == "none"
+    assert load_flags("local-hybrid", {"aiRerank": "false"}).reranker.kinds == ()
+    on = load_flags(overrides={"ai_rerank": True, "reranker.fallbacks": ["local"]}).reranker
+    assert on.kinds == ("late-interaction", "local")
+
+
 def test_a_later_source_wins_whatever_its_names(tmp_path: Path) -> None:
     """What a file says by our name gives way to an argument by another one."""
     file = tmp_path / "settings.toml"

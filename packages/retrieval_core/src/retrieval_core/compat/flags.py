@@ -155,12 +155,16 @@ def translated(
                 problems.append(
                     f"{names[alias]}: says that {key} is {shown(one)}, but {origins[key]} says {shown(settings[key])}"
                 )
-            elif value_at(own, key) is None:
+            elif value_at(own, key) is None or (one == "none" and key in _SWITCHED):
                 settings[key], origins[key] = one, names[alias]
     result = copy_tree(own)
     for key, value in settings.items():
         _put(result, key, value)
     return result, origins
+
+
+_SWITCHED = frozenset({"reranker.kind", "cache.kind"})
+"""Kinds that a name switches off, whichever is chosen."""
 
 
 def other_names() -> tuple[str, ...]:

@@ -446,6 +446,8 @@ class RetrievalPipeline(Closing):
         if llm is not None and not isinstance(llm, OffersModels):
             given["transform.model"] = None  # it is asked for everything
         self.config = load_flags(PRESET, given)
+        chosen = {name: value for name, value in given.items() if FLAGS.get(name) != "ai_rerank"}
+        self._reranker_kind = load_flags(PRESET, chosen).reranker.kind
         ours = {
             name: one.as_retriever() if isinstance(one, BaseRetriever) else one
             for name, one in (retrievers or {}).items()
@@ -503,6 +505,8 @@ class RetrievalPipeline(Closing):
         for name, section in self.config:
             if isinstance(section, PortConfig) and section.custom:  # which a dump hides
                 below[name]["custom"] = section.custom
+        if flags.get("ai_rerank") and self.config.reranker.kind == "none":
+            below["reranker"]["kind"] = self._reranker_kind
         tree, _ = translated(flags, below, {}, problems)
         if problems:
             raise InvalidParameterError("; ".join(problems))
