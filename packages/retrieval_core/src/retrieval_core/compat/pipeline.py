@@ -54,7 +54,6 @@ from retrieval_core.pipeline.lifecycle import Calls, Closing
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.pipeline.search_index import Parts
-from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.embed import Questions, checked
 from retrieval_core.pipeline.stages.format import FormattedContext, format_context
 from retrieval_core.pipeline.stages.fuse import fuse
@@ -66,7 +65,7 @@ from retrieval_core.pipeline.stages.select import Selected, select
 from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import CacheEntry, LruCache
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok, value_of
 from retrieval_core.run.retry import MAY_PASS
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Chunk, Degradation, Hit, Query, RewriteResult, Scores, freeze

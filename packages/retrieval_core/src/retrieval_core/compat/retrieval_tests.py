@@ -41,12 +41,11 @@ from retrieval_core.evaluate.suite.judging import Texts, judged
 from retrieval_core.evaluate.suite.results import CaseStatus, advanced, performance_of, point_of
 from retrieval_core.evaluate.suite.targets import documents_lacking
 from retrieval_core.pipeline.lifecycle import Calls
-from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.ports import DescribesCollection, FetchRequest, SearchRequest
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok, value_of
 from retrieval_core.types import Degradation, Hit, Query, Scores
 from retrieval_core.types.filters import matches
 from retrieval_core.types.filters.syntax import parse_filter

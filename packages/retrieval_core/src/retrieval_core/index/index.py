@@ -15,9 +15,9 @@ from retrieval_core.index.incomplete import IncompleteIndex, note_of_progress
 from retrieval_core.index.integrity import IntegrityCheck
 from retrieval_core.index.pages import Pages
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import FetchRequest, Versioned
+from retrieval_core.run.outcomes import value_of
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.types import Chunk, Document
 

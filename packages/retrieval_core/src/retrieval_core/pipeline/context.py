@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import checked_count
 from retrieval_core.pipeline.federation.scopes import index_of, scoped, scoped_surroundings, unscoped
-from retrieval_core.pipeline.search_loop import raise_faults, value_of
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.pipeline.stages.sound import fetch
-from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.outcomes import Failed, raise_faults, value_of
 from retrieval_core.types import CitationCheck, ContextPack, Degradation, LedgerEntry
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import SearchError, StoreError
-from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.sound import are, fetch, sound
 from retrieval_core.ports import ChunkRange, FetchRequest, ListsDocuments
+from retrieval_core.run.outcomes import value_of
 from retrieval_core.types import DocumentInfo
 
 if TYPE_CHECKING:

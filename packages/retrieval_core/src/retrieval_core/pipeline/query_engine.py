@@ -14,10 +14,10 @@ from retrieval_core.pipeline.context import check_citations, make_context, with_
 from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import QueryOptions, answer_options, query_options, turns
 from retrieval_core.pipeline.results import evaluated
-from retrieval_core.pipeline.search_loop import Stages, raise_faults
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.run.events import events_of, in_step
 from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.outcomes import raise_faults
 from retrieval_core.types import RetrievalResult
 from retrieval_core.types.display import Display
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.options import AnswerOptions
     from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.search_loop import Stages
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import Message, Store, TokenCounter, Variant

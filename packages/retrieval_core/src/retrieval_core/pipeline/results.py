@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import IncompleteSearchError
-from retrieval_core.pipeline.search_loop import context_of, raise_faults
+from retrieval_core.pipeline.search_loop import context_of
 from retrieval_core.pipeline.stages.sound import sound
-from retrieval_core.run.outcomes import Ok, is_static
+from retrieval_core.run.outcomes import Ok, is_static, raise_faults
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.search_loop import Round, Searched
-    from retrieval_core.pipeline.stages.rewrite import Rewriting
+    from retrieval_core.pipeline.stages.rewrite import Rewriting, Round
+    from retrieval_core.pipeline.stages.search import Searched
     from retrieval_core.ports import Evaluator
     from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import as_embedding_error
-from retrieval_core.pipeline.search_loop import Searched, Stages, raise_faults, raise_nothing_searched, search_in_rounds
+from retrieval_core.pipeline.search_loop import Stages, search_in_rounds
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge
 from retrieval_core.pipeline.stages.query_expansion import search_expansions
-from retrieval_core.pipeline.stages.search import search
+from retrieval_core.pipeline.stages.search import Searched, search
 from retrieval_core.pipeline.stages.select import depth_of, select
 from retrieval_core.pipeline.stages.transform import SearchedQuestion, transform
-from retrieval_core.run.outcomes import Failed, is_callers_fault, is_damage
+from retrieval_core.run.outcomes import Failed, is_callers_fault, is_damage, raise_faults, raise_nothing_searched
 from retrieval_core.types import Scores
 
 if TYPE_CHECKING:

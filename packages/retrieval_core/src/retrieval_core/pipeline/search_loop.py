@@ -5,38 +5,27 @@ It is the same for one index and for several: only the function that searches on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from retrieval_core.errors import (
-    MissingExtraError,
-    ModelNotFoundError,
-    RetrievalError,
-    SearchError,
-    ServiceConnectionError,
-)
+from retrieval_core.errors import MissingExtraError, ModelNotFoundError, SearchError
 from retrieval_core.pipeline.stages.format import FormattedContext, format_context
 from retrieval_core.pipeline.stages.merge import weighted
 from retrieval_core.pipeline.stages.prune import prune
 from retrieval_core.pipeline.stages.relevance import keep_relevant, relevance_of
 from retrieval_core.pipeline.stages.rerank import rerank
-from retrieval_core.pipeline.stages.rewrite import Rewriting, rewrite_while_poor
-from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
+from retrieval_core.pipeline.stages.rewrite import Rewriting, Round, rewrite_while_poor
+from retrieval_core.run.outcomes import is_callers_fault, raise_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Never
-
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.cache.reranks import RerankCache
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.search import SearchResults
+    from retrieval_core.pipeline.stages.search import Searched
     from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Degradation, Hit, Query, Relevance
-
-T = TypeVar("T")
+    from retrieval_core.types import Hit, Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,37 +85,6 @@ class Bounds:
         return Bounds(run, run, run, run, self.rewrite)
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What one search found, before it is reranked.
-
-    Attributes:
-        query: What was searched for.
-        hits: Best first, more than are wanted where they are reranked.
-        failures: Of its calls.
-        degraded: What else was done without.
-        error: Why nothing could be searched or read.
-        metadata: What a result tells of it.
-        found: What the sides of the index found, where one was searched.
-        note: Why nothing was found, where that is known.
-        indexes: What the result tells of each of several indexes that answered, by name.
-        weights: Of several indexes: what the scores of a reranker are weighted with.
-        relevance: Of several indexes: whether the hits of one of them answer the query.
-    """
-
-    query: Query
-    hits: tuple[Hit, ...] = ()
-    failures: tuple[Failed, ...] = ()
-    degraded: tuple[Degradation, ...] = ()
-    error: str | None = None
-    metadata: Mapping[str, JSON] = field(default_factory=dict[str, "JSON"])
-    found: SearchResults | None = None
-    note: str | None = None
-    indexes: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict[str, "Mapping[str, JSON]"])
-    weights: Mapping[str, float] = field(default_factory=dict[str, float])
-    relevance: Relevance | None = None
-
-
 class SearchOnce(Protocol):
     """Searches for the question or, in a later round, for another one in its place."""
 
@@ -137,31 +95,6 @@ class SearchOnce(Protocol):
             RetrievalError: Something is set up or asked wrongly; or, with ``strict``, anything failed.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One search with the stages that follow it.
-
-    Attributes:
-        selected: The best hits, before any was left out.
-        hits: Those that are left.
-        failures: Of all calls.
-        degraded: What else was done without.
-        relevance: In [0, 1]; ``None`` where there is nothing to tell it by, or nothing could be searched.
-    """
-
-    searched: Searched
-    selected: tuple[Hit, ...]
-    hits: tuple[Hit, ...]
-    failures: tuple[Failed, ...]
-    degraded: tuple[Degradation, ...]
-    relevance: float | None
-
-    @property
-    def query(self) -> Query:
-        """What was searched for."""
-        return self.searched.query
 
 
 async def search_in_rounds(
@@ -249,42 +182,3 @@ def context_of(hits: tuple[Hit, ...], config: RetrievalConfig) -> FormattedConte
         include_scores=config.format.include_scores,
         max_length=config.format.max_context_length,
     )
-
-
-def raise_faults(
-    failures: Iterable[Failed], *, strict: bool, is_fault: Callable[[Exception], bool] = is_callers_fault
-) -> None:
-    """Raise the first failure that is the caller's fault and must not be hidden; with ``strict``, the first one.
-
-    Args:
-        is_fault: Whether an error is one; by default where something is set up or asked wrongly.
-    """
-    for failure in failures:
-        if strict or is_fault(failure.error):
-            value_of(failure)
-
-
-def raise_nothing_searched(failed: Failed) -> Never:
-    """Raise why nothing could be searched.
-
-    Raises:
-        RetrievalError: Always.
-    """
-    if isinstance(failed.error, RetrievalError):
-        raise failed.error
-    msg = f"nothing could be searched: {failed.reason}"
-    raise ServiceConnectionError(msg) from failed.error
-
-
-def value_of(outcome: Ok[T] | Failed) -> T:
-    """Return what a call gave that nothing can be done without.
-
-    Raises:
-        RetrievalError: It failed.
-    """
-    if isinstance(outcome, Ok):
-        return outcome.value
-    if isinstance(outcome.error, RetrievalError):
-        raise outcome.error
-    msg = f"{outcome.stage}: {outcome.reason}"
-    raise SearchError(msg) from outcome.error

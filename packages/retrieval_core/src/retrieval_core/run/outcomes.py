@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from retrieval_core.errors import (
     ConfigurationError,
@@ -13,10 +13,17 @@ from retrieval_core.errors import (
     FilterError,
     IndexNotFoundError,
     InvalidParameterError,
+    RetrievalError,
+    SearchError,
+    ServiceConnectionError,
     ServiceError,
     StoreError,
     UnsupportedSearchError,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Never
 
 T = TypeVar("T")
 
@@ -72,3 +79,42 @@ def is_static(error: Exception) -> bool:
 def is_damage(error: Exception) -> bool:
     """Whether an index exists and cannot be read, as one whose file is damaged; other parts of it may still work."""
     return isinstance(error, StoreError) and not isinstance(error, (EmbedderMismatchError, IndexNotFoundError))
+
+
+def raise_faults(
+    failures: Iterable[Failed], *, strict: bool, is_fault: Callable[[Exception], bool] = is_callers_fault
+) -> None:
+    """Raise the first failure that is the caller's fault and must not be hidden; with ``strict``, the first one.
+
+    Args:
+        is_fault: Whether an error is one; by default where something is set up or asked wrongly.
+    """
+    for failure in failures:
+        if strict or is_fault(failure.error):
+            value_of(failure)
+
+
+def raise_nothing_searched(failed: Failed) -> Never:
+    """Raise why nothing could be searched.
+
+    Raises:
+        RetrievalError: Always.
+    """
+    if isinstance(failed.error, RetrievalError):
+        raise failed.error
+    msg = f"nothing could be searched: {failed.reason}"
+    raise ServiceConnectionError(msg) from failed.error
+
+
+def value_of(outcome: Ok[T] | Failed) -> T:
+    """Return what a call gave that nothing can be done without.
+
+    Raises:
+        RetrievalError: It failed.
+    """
+    if isinstance(outcome, Ok):
+        return outcome.value
+    if isinstance(outcome.error, RetrievalError):
+        raise outcome.error
+    msg = f"{outcome.stage}: {outcome.reason}"
+    raise SearchError(msg) from outcome.error

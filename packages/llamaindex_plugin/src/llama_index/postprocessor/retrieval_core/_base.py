@@ -30,10 +30,9 @@ from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.pipeline.lifecycle import PATIENCE
 from retrieval_core.pipeline.options import check_names
 from retrieval_core.pipeline.plugging import guard_of
-from retrieval_core.pipeline.search_loop import raise_faults
 from retrieval_core.pipeline.stages.expand import as_hits
 from retrieval_core.ports import LLM
-from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.outcomes import Failed, raise_faults
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.run.threads import ThreadPool

@@ -18,13 +18,12 @@ from retrieval_core.config import ContextConfig
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.context import NOTHING, with_budget
 from retrieval_core.pipeline.federation.scopes import scoped
-from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.assemble import arrange, render
 from retrieval_core.pipeline.stages.budget import Assembled, assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import Store, TokenCounter
-from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.outcomes import Failed, value_of
 from retrieval_core.run.runner import Run
 from retrieval_core.types import Chunk, ContextPassage, Hit, format_citation
 from retrieval_core.types.filters import Filter

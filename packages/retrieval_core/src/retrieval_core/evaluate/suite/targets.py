@@ -15,10 +15,10 @@ from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchE
 from retrieval_core.evaluate.suite.results import Subject
 from retrieval_core.index.places import place_of
 from retrieval_core.pipeline.lifecycle import Calls
-from retrieval_core.pipeline.search_loop import value_of
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import Catalog, ChunkRange, Fetched, FetchRequest, SearchRequest
+from retrieval_core.run.outcomes import value_of
 from retrieval_core.types import Query
 
 if TYPE_CHECKING:

@@ -13,12 +13,11 @@ from retrieval_core.pipeline.cache.similar import SimilarQuestions
 from retrieval_core.pipeline.planning import make_plan, sides_of
 from retrieval_core.pipeline.results import make_result, with_failures
 from retrieval_core.pipeline.search_index import Parts, search_index
-from retrieval_core.pipeline.search_loop import raise_faults
 from retrieval_core.pipeline.stages.judge import judge
 from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok, raise_faults
 from retrieval_core.run.single_flight import SingleFlight
 from retrieval_core.types import RetrievalResult, freeze
 from retrieval_core.types.filters import chunk_fields

@@ -12,10 +12,11 @@ from retrieval_core.pipeline.federation.options import make_federated_plan
 from retrieval_core.pipeline.federation.together import transform_query
 from retrieval_core.pipeline.results import make_result
 from retrieval_core.pipeline.search_index import TRANSFORM_SHARE
-from retrieval_core.pipeline.search_loop import Searched, raise_faults, raise_nothing_searched, search_in_rounds
+from retrieval_core.pipeline.search_loop import search_in_rounds
 from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
+from retrieval_core.pipeline.stages.search import Searched
 from retrieval_core.ports import BOTH_SIDES
-from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, raise_faults, raise_nothing_searched
 from retrieval_core.types import Degradation
 
 if TYPE_CHECKING:

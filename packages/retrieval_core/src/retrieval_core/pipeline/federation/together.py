@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from retrieval_core.pipeline.search_loop import raise_faults
 from retrieval_core.pipeline.stages.transform import transform
+from retrieval_core.run.outcomes import raise_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

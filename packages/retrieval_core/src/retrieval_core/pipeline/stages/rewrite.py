@@ -15,10 +15,35 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from retrieval_core.config import QueryConfig
-    from retrieval_core.pipeline.search_loop import Round
+    from retrieval_core.pipeline.stages.search import Searched
     from retrieval_core.ports import Rewriter
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Query
+    from retrieval_core.types import Degradation, Hit, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One search with the stages that follow it.
+
+    Attributes:
+        selected: The best hits, before any was left out.
+        hits: Those that are left.
+        failures: Of all calls.
+        degraded: What else was done without.
+        relevance: In [0, 1]; ``None`` where there is nothing to tell it by, or nothing could be searched.
+    """
+
+    searched: Searched
+    selected: tuple[Hit, ...]
+    hits: tuple[Hit, ...]
+    failures: tuple[Failed, ...]
+    degraded: tuple[Degradation, ...]
+    relevance: float | None
+
+    @property
+    def query(self) -> Query:
+        """What was searched for."""
+        return self.searched.query
 
 
 @dataclass(frozen=True, slots=True)
