@@ -102,6 +102,24 @@ async def test_the_first_write_converts_the_words_and_keeps_the_vectors(tmp_path
 
 
 @in_a_loop
+async def test_a_file_without_checksums_is_converted_too(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    old = opened(path, WithParts())
+    await fill(old)
+    await old.aclose()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE seals")
+        for column in ("documents.seal", "sections.seal", "state.chunks", "state.documents", "state.counted"):
+            connection.execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split(".")))
+        connection.commit()
+    store = opened(path)
+    await put(store, chunk("d", "An owl on a lamp", document="d"), vectors=units(1, 3))
+    assert set(await by_text(store, "owl")) == {"a", "b", "d"}
+    assert (await store.find_damage()).is_none
+    await store.aclose()
+
+
+@in_a_loop
 async def test_a_reader_sees_what_another_process_converted(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
     old = opened(path, WithParts())

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from retrieval_core.ports import Manifest
-    from retrieval_core.text.analysis import Analyzer
 
     Preparation: TypeAlias = Callable[[Connection], None]
     """Makes the tables of a new index, and converts what an older version of this library wrote."""
@@ -132,17 +131,14 @@ def create_tables(connection: Connection, manifest: Manifest) -> None:
     connection.executemany("INSERT INTO manifest VALUES (?, ?)", entries.items())
 
 
-def convert_tables(connection: Connection, analyzer: Analyzer) -> None:
-    """Bring an index of an older format to the present one, inside the open transaction.
+def convert_tables(connection: Connection) -> None:
+    """Bring the tables of an older format to the present one, inside the open transaction.
 
-    Its words are analysed anew; passages and vectors stay as they are.
+    Passages and vectors stay as they are. The tables of words are empty, so that all have to be analysed anew.
     """
-    from retrieval_core.adapters.stores.sqlite.postings import rebuild_postings  # noqa: PLC0415 - numpy is slow to import
-
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'writes'").fetchone():
         _execute(connection, _TOKENS)
     _execute(connection, _WORDS + _LATE_VECTORS + "DROP TABLE words;")
-    rebuild_postings(connection, analyzer)
     connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 

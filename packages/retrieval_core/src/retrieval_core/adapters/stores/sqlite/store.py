@@ -288,9 +288,9 @@ def _prepared(identity: Identity, analyzer: Analyzer, path: Path, connection: Co
     manifest = read.read_manifest(connection)
     identity.check_manifest(manifest)
     if version != schema.FORMAT:
-        schema.convert_tables(connection, analyzer)
+        schema.convert_tables(connection)
     schema.drop_named_vectors(connection)
-    if manifest.analyzer != analyzer.id:
+    if version != schema.FORMAT or manifest.analyzer != analyzer.id:
         from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
         write.analyze_again(connection, analyzer)

@@ -110,7 +110,8 @@ def analyze_again(connection: Connection, analyzer: Analyzer) -> None:
     next_generation(connection)
     rebuild_postings(connection, analyzer)
     # The checksums of the former postings go; those without one are compared with the text.
-    connection.execute("UPDATE seals SET record = substr(record, 1, ?)", (CHUNK_SEAL.size,))
+    if damage.has_seals(connection):
+        connection.execute("UPDATE seals SET record = substr(record, 1, ?)", (CHUNK_SEAL.size,))
     connection.execute("UPDATE manifest SET value = ? WHERE key = 'analyzer'", (analyzer.id,))
 
 
