@@ -108,6 +108,15 @@ def test_settings_of_another_package_may_be_required(monkeypatch: pytest.MonkeyP
         kinds.STORE.find("acne")
 
 
+@pytest.mark.parametrize("port", kinds.PORTS.values(), ids=lambda port: port.setting)
+def test_every_built_in_kind_is_there(port: kinds.Port) -> None:
+    """Its class can be imported without the vendor's package, and its default is one of them."""
+    assert all(isinstance(port.find(kind), type) for kind, path in port.built_in.items() if path)
+    section, _, setting = port.setting.partition(".")
+    default = getattr(getattr(RetrievalConfig(), section), setting)
+    assert set((default,) if isinstance(default, str) else default) <= port.built_in.keys()
+
+
 def test_only_what_is_chosen_is_imported() -> None:
     """Loading the defaults imports no adapter, and a table only its own."""
     code = (

@@ -190,10 +190,12 @@ VERIFIER = _port("answer.verifier", "verifiers", "verifiers.", auto="llm:LLMVeri
 CACHE = _port(
     "cache.kind", "caches", "caches.", "redis", memory="memory:MemoryCache", redis="redis:RedisCache", none=""
 )
-TOKEN_COUNTER = _port(
-    "context.token_counter", "token_counters", "token_counters:",
-    auto="", o200k_base="BpeTokenCounter", cl100k_base="BpeTokenCounter",
-)  # fmt: skip
+_BPE = "retrieval_core.adapters.token_counters:BpeTokenCounter"
+TOKEN_COUNTER = Port(
+    "context.token_counter",
+    "retrieval_core.token_counters",
+    MappingProxyType({"auto": "", "o200k_base": _BPE, "cl100k_base": _BPE}),
+)
 PORTS: Mapping[str, Port] = MappingProxyType(
     {
         port.section: port
