@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from retrieval_core.config import kinds
 from retrieval_core.config.adapters import UndeclaredTable
 from retrieval_core.config.addresses import without_secrets
+from retrieval_core.config.base import AdapterSettings
 from retrieval_core.config.kinds import CUSTOM, NONE, Port
 from retrieval_core.config.missing import check_complete
 from retrieval_core.config.problems import problems_of, refusal
@@ -170,7 +171,8 @@ def _checked(port: Port, model: type[BaseModel], custom: Mapping[str, Any]) -> B
     missing: list[str] = []
     try:
         settings = model.model_validate(custom)
-        missing = [f"{port.section}.{CUSTOM}.{name}" for name in getattr(settings, "missing", tuple)()]
+        names = settings.missing() if isinstance(settings, AdapterSettings) else ()
+        missing = [f"{port.section}.{CUSTOM}.{name}" for name in names]
         if not missing:
             return settings
     except ValidationError as error:

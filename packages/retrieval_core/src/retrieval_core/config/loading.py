@@ -127,18 +127,18 @@ def _merged(
     """
     given = {key: value for key, value in overrides.items() if isinstance(key, str)}  # pyright: ignore[reportUnnecessaryIsInstance]
     problems += [f"{key!r:.80}: is not the name of a setting, which is text" for key in overrides if key not in given]
-    sources = [
-        Layer(name, rename_moved(tree, name, problems, renamed))
-        for name, tree in (
-            *layers,
-            *(() if file is None else ((str(file), read_toml(file)),)),
-            (ENVIRONMENT, from_environment(environment, problems)),
-            (ARGUMENTS, nested_tree(given)),
-        )
-    ]
+    sources: list[Layer] = []
     merged: dict[str, Any] = {}
-    for source in sources:
-        merge_into(merged, source.tree)
+    switched_off: dict[str, str] = {}
+    for name, tree in (
+        *layers,
+        *(() if file is None else ((str(file), read_toml(file)),)),
+        (ENVIRONMENT, from_environment(environment, problems)),
+        (ARGUMENTS, nested_tree(given)),
+    ):
+        source = rename_moved(tree, name, problems, renamed, weaker=merged, switched_off=switched_off)
+        sources.append(Layer(name, source))
+        merge_into(merged, source)
     return merged, sources
 
 

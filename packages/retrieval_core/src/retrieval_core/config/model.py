@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -28,11 +30,13 @@ from retrieval_core.config.adapters import (
     StoreConfig,
     TransformConfig,
 )
+from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.base import Settings
 from retrieval_core.config.modes import named_mode
+from retrieval_core.config.moved import rename_moved
 from retrieval_core.config.provenance import Provenance  # noqa: TC001 - pydantic resolves it at run time
 from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
-from retrieval_core.errors import ConfigurationError
+from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 FIXED_DENSE_WEIGHT = 0.5
 """Of a fusion whose weights are the same for every question; see ``docs/measurements.md``."""
@@ -278,6 +282,20 @@ class RetrievalConfig(Settings):
     """Whether a query raises an error instead of returning an empty result if all searches fail."""
 
     _provenance: Provenance | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_new_names(cls, data: Any) -> Any:
+        """Return what a program gave by today's names; settings that were loaded have no others."""
+        if not isinstance(data, Mapping):
+            return data
+        gone, renamed = list[str](), list[str]()
+        tree = rename_moved(cast("Mapping[str, Any]", data), cls.__name__, gone, renamed)
+        for warning in renamed:
+            warnings.warn(without_secrets(warning), SettingRenamedWarning, stacklevel=3)
+        if gone:
+            raise ValueError(without_secrets("\n  ".join(gone)))
+        return tree
 
     @property
     def provenance(self) -> Provenance | None:

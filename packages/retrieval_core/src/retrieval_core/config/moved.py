@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from retrieval_core.config.kinds import NONE
 from retrieval_core.config.tree import copy_tree, value_at
 
 if TYPE_CHECKING:
@@ -142,12 +143,20 @@ GONE: Mapping[str, str] = MappingProxyType(
 """Removed settings and sections, each with one sentence that ends with what to do. Using one is an error."""
 
 SWITCHES: Mapping[str, str] = MappingProxyType(
-    {"reranker": "", "relevance_filter": "", "cache": "", "evaluation": "auto"}
+    {"reranker": "", "relevance_filter": "", "cache": "memory", "evaluation": "auto"}
 )
 """Sections that had a setting ``enabled`` beside ``kind``, with the kind that true stands for if none is set."""
 
 
-def rename_moved(tree: Mapping[str, Any], source: str, problems: list[str], warnings: list[str]) -> dict[str, Any]:
+def rename_moved(
+    tree: Mapping[str, Any],
+    source: str,
+    problems: list[str],
+    warnings: list[str],
+    *,
+    weaker: Mapping[str, Any] = MappingProxyType({}),
+    switched_off: dict[str, str] | None = None,
+) -> dict[str, Any]:
     """Return the settings of a source under their new names.
 
     Args:
@@ -155,44 +164,66 @@ def rename_moved(tree: Mapping[str, Any], source: str, problems: list[str], warn
         source: Name of the source, for warnings.
         problems: Receives a line for each removed setting, and for each that has its old and its new name.
         warnings: Receives a sentence for each old name.
+        weaker: The settings of the sources that this one overrides, under their new names.
+        switched_off: The kinds of the sections that weaker sources switched off by ``enabled``; it is updated.
     """
     result = copy_tree(tree)
     for old, sentence in _beginning_as(GONE, result):
-        if paths := _leaves(_pop(result, old.split(".")), (old,)):
+        leaves = _leaves(_pop(result, old.split(".")), (old,))
+        if paths := [path for path, value in leaves.items() if value != {}]:
             problems.append(f"{', '.join(map('.'.join, paths))}: {sentence}")
-    is_provence = value_at(result, "pruner.kind") == "provence"  # the one built-in kind that had options
+    pruner = value_at(result, "pruner.kind") or value_at(weaker, "pruner.kind")
     for old, name in _beginning_as(MOVED, result):
-        new = "pruner.provence" if is_provence and old == "pruner.options" else name
+        # Provence is the one built-in kind that had options.
+        new = "pruner.provence" if pruner == "provence" and old == "pruner.options" else name
         for path, value in _leaves(_pop(result, old.split(".")), ()).items():
             before, now = ".".join((old, *path)), ".".join((new, *path))
             if _put(result, (*new.split("."), *path), value):
                 warnings.append(f"{source}: {before} is called {now} now; the old name works in this version only")
             else:
                 problems.append(f"{before}: given by its new name {now} too; remove {before}")
-    for section, kind in SWITCHES.items():
-        _replace_switch(result, section, kind, source=source, problems=problems, warnings=warnings)
+    off = {} if switched_off is None else switched_off
+    for section, usual in SWITCHES.items():
+        given = _pop(result, (section, "enabled"))
+        if given == {}:
+            continue
+        try:
+            is_on = TypeAdapter(bool).validate_python(given)
+        except ValidationError:
+            problems.append(f"{section}.enabled: must be true or false; set {section}.kind, to none for false")
+            continue
+        new = _switched(result, weaker, section, usual, off, is_on=is_on)
+        if new:
+            result[section] = {**_table(result, section), "kind": new}
+        advice = f"set {section}.kind to {new}, and remove enabled" if new else "remove enabled"
+        warnings.append(f"{source}: {section}.enabled is {section}.kind now; {advice}. It works in this version only")
     return result
 
 
-def _replace_switch(
-    tree: dict[str, Any], section: str, kind: str, *, source: str, problems: list[str], warnings: list[str]
-) -> None:
-    """Replace ``enabled`` beside a kind: false is the kind ``none``."""
-    given = _pop(tree, (section, "enabled"))
-    if given == {}:
-        return
-    try:
-        is_on = TypeAdapter(bool).validate_python(given)
-    except ValidationError:
-        problems.append(f"{section}.enabled: must be true or false; set {section}.kind, to none for false")
-        return
-    new = kind if is_on else "none"
-    advice = f"set {section}.kind to {new}, and remove enabled" if new else "remove enabled"
-    warnings.append(f"{source}: {section}.enabled is {section}.kind now; {advice}. It works in this version only")
+def _switched(
+    tree: Mapping[str, Any],
+    weaker: Mapping[str, Any],
+    section: str,
+    usual: str,
+    switched_off: dict[str, str],
+    *,
+    is_on: bool,
+) -> str:
+    """Return the kind that ``enabled`` stands for; blank if the one that is set, or the default, stays.
+
+    Args:
+        tree: The source.
+        weaker: The sources that it overrides.
+        usual: The kind that true stands for if none is set.
+        switched_off: The kinds that weaker sources switched off, by section.
+    """
+    own, chosen = _table(tree, section).get("kind"), value_at(weaker, f"{section}.kind")
+    if chosen == NONE and section in switched_off:  # the kind before a weaker source switched it off
+        chosen, usual = None, switched_off[section]
     if not is_on:
-        tree[section] = {**_table(tree, section), "kind": "none"}
-    elif kind:
-        tree[section] = {"kind": kind, **_table(tree, section)}
+        switched_off[section] = own or chosen or usual
+        return NONE
+    return usual if own is None and chosen is None else ""
 
 
 def _table(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -253,5 +284,5 @@ def _leaves(value: Any, path: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
         return {path: value}
     leaves: dict[tuple[str, ...], Any] = {}
     for name, inner in cast("dict[str, Any]", value).items():
-        leaves |= _leaves(inner, (*path, name))
+        leaves |= {(*path, name): {}} if inner == {} else _leaves(inner, (*path, name))
     return leaves

@@ -126,11 +126,11 @@ def read_remembered(text: str) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(found, dict):
         return {}, ["they can't be read"]
     settings = {new_name(key): value for key, value in cast("dict[str, Any]", found).items()}
-    problems = [
-        f"{shown(key)}: {gone(key) or 'not a setting that an index can have'}"
-        for key, value in settings.items()
-        if not _may(key, value)
-    ]
+    reasons: dict[str, list[str]] = {}
+    for key, value in settings.items():
+        if not _may(key, value):
+            reasons.setdefault(gone(key) or "not a setting that an index can have", []).append(shown(key))
+    problems = [f"{', '.join(keys)}: {reason}" for reason, keys in reasons.items()]
     settings = {key: value for key, value in settings.items() if _may(key, value)}
     while settings:
         try:
