@@ -12,7 +12,7 @@ from retrieval_core.text.prompting import Asking
 if TYPE_CHECKING:
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.ports import LLM
     from retrieval_core.text.prompting import Task
 

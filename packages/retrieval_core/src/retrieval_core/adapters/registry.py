@@ -9,15 +9,15 @@ its method ``probe()``, if it has one. What is given by its path may also be a f
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from inspect import signature
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
+from retrieval_core.adapters.parts import AdapterParts
 from retrieval_core.config import kinds
 from retrieval_core.config.adapters import UndeclaredTable
 from retrieval_core.config.addresses import without_secrets
@@ -30,6 +30,7 @@ from retrieval_core.ports.checks import ABILITIES, missing_abilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from retrieval_core import ports
     from retrieval_core.adapters.graph import GraphQueryTranslator
@@ -82,40 +83,6 @@ def local_cross_encoder(batch_size: int | None = None) -> ports.Reranker:
     return LocalCrossEncoder(batch_size=batch_size or BATCH_SIZE)
 
 
-@dataclass(frozen=True, slots=True)
-class AdapterParts:
-    """What an adapter may be made of beside its own settings.
-
-    Attributes:
-        llm: The language model.
-        embedder: The index's embedder.
-        cross_encoder: Makes the one of this machine, which several stages may share.
-        location: The file or folder of the index, for a store.
-        analyzer: How text becomes terms, for a store; how words do, for a reranker.
-        kind: The kind that was chosen.
-        section: The section of the configuration that chose it, with what all kinds share.
-    """
-
-    llm: ports.LLM | None = None
-    embedder: ports.Embedder | None = None
-    cross_encoder: Callable[[], ports.Reranker] = local_cross_encoder
-    location: Path = Path()
-    analyzer: Analyzer | None = None
-    kind: str = ""
-    section: Any = None
-
-    @property
-    def model(self) -> ports.LLM:
-        """The language model, for an adapter that is not made without one."""
-        return cast("ports.LLM", self.llm)
-
-    @property
-    def of_store(self) -> dict[str, Any]:
-        """What a store knows of embedder and text, as keyword arguments."""
-        id_, dimension = (None, None) if self.embedder is None else (self.embedder.id, self.embedder.dimension)
-        return {"embedder_id": id_, "dimension": dimension, "analyzer": self.analyzer}
-
-
 def make(port: Port, kind: str, section: Any, parts: AdapterParts, beside: tuple[str, ...] = (), **given: Any) -> Any:
     """Return an adapter, not yet loaded; ``None`` for ``none``, and if its language model is missing.
 
@@ -134,7 +101,7 @@ def make(port: Port, kind: str, section: Any, parts: AdapterParts, beside: tuple
     if getattr(maker, "needs_llm", False) and parts.llm is None:
         return None
     settings, arguments = _settings(port, kind, maker, section)
-    parts = replace(parts, kind=kind, section=section)
+    parts = replace(parts, kind=kind, section=section, cross_encoder=parts.cross_encoder or local_cross_encoder)
     if hasattr(maker, "from_settings"):
         made = maker.from_settings(settings, parts)
     elif kind in port.built_in:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bpe_openai import Encoding
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.ports import Embedder, TokenCounter
 
 AUTO = "auto"

@@ -21,8 +21,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr
 
+from retrieval_core.adapters.parts import AdapterParts
 from retrieval_core.adapters.registry import (
-    AdapterParts,
     build_analyzer,
     build_cache,
     build_embedder,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.lru import CacheEntry, CacheStatistics
     from retrieval_core.types import RetrievalResult

@@ -29,7 +29,7 @@ from retrieval_core.errors import (
 if TYPE_CHECKING:
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.types import RetrievalResult
 
 _TOKEN_BYTES = 16

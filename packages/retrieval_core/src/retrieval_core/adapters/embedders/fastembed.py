@@ -21,7 +21,7 @@ from retrieval_core.run.lazy import Lazy
 if TYPE_CHECKING:
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
 
 
 class FastembedEmbedderSettings(AdapterSettings):

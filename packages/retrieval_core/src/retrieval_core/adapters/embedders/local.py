@@ -25,7 +25,7 @@ from retrieval_core.errors import ConfigurationError
 if TYPE_CHECKING:
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
 
 _SECTION = "embedder.local"
 _MODEL_DATA = "model.onnx_data"  # beside an ONNX file of more than 2 GB

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
 
 DEFAULT_THRESHOLD = 0.00003
 """Just above the local model's score of a sentence that has nothing to do with the question, about 0.00001.
@@ -29,7 +29,7 @@ class CrossEncoderPruner(ByScores):
     @classmethod
     def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
         """Make it over the cross-encoder of this machine, loading nothing."""
-        return cls(parts.cross_encoder(), threshold=parts.section.threshold)
+        return cls(parts.local_reranker, threshold=parts.section.threshold)
 
     @property
     def id(self) -> str:

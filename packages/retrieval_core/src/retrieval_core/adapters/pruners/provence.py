@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
 
 MODEL = "naver/provence-reranker-debertav3-v1"
 """English, 430 million parameters. Its licence, CC BY-NC 4.0, allows no commercial use."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.types import Chunk
 
 DEFAULT_THRESHOLD = 0.0001
@@ -51,7 +51,7 @@ class CrossEncoderRelevanceFilter(ByScores):
     @classmethod
     def from_settings(cls, settings: CrossEncoderRelevanceFilterSettings, parts: AdapterParts) -> Self:
         """Make it over the cross-encoder of this machine, loading nothing."""
-        return cls(parts.cross_encoder(), threshold=settings.threshold)
+        return cls(parts.local_reranker, threshold=settings.threshold)
 
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves, each against the question."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastembed import LateInteractionTextEmbedding
     from fastembed.rerank.cross_encoder import TextCrossEncoder
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.types import Matrix
 
 # Where the files of a model that fastembed does not know may lie in its folder.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.local_models.work import StopSignal
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.ports import Reranker
 
 # What the model reads of a pair, without the three tokens that it adds itself.
@@ -154,7 +154,7 @@ class ExcerptReranker:
     @classmethod
     def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
         """Make it over the cross-encoder of this machine, which several stages may share, loading nothing."""
-        return cls(parts.cross_encoder(), parts.analyzer or Analyzer())
+        return cls(parts.local_reranker, parts.analyzer or Analyzer())
 
     @property
     def id(self) -> str:

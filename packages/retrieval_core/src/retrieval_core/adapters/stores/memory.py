@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.ports import Change, FetchRequest, FieldInfo, Manifest, SearchRequest, SourceState
     from retrieval_core.types import Chunk, Document, Section, Vector
     from retrieval_core.types.filters import Filter

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.adapters.stores.lancedb.view import View
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.ports import Change, SearchRequest, StoredDamage

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.adapters.stores.pinecone.filters import Expression
     from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Side, SourceState
     from retrieval_core.types import Chunk, Vector

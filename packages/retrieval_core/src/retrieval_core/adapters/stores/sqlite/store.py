@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Self
 
-    from retrieval_core.adapters.registry import AdapterParts
+    from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.adapters.stores.checks import Identity
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
