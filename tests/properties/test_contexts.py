@@ -25,7 +25,7 @@ PARTS = st.sampled_from(
     ]
 )
 TEXTS = st.lists(st.lists(PARTS, min_size=1, max_size=12).map("".join), min_size=1, max_size=4)
-SETTINGS = {"store.kind": "memory", "cache.enabled": False, "chunking.max_tokens": 32, "chunking.min_tokens": 0}
+SETTINGS = {"store.kind": "memory", "cache.kind": "none", "chunking.max_tokens": 32, "chunking.min_tokens": 0}
 
 
 def words(text: str) -> int:
