@@ -71,7 +71,7 @@ class ConfigurationError(RetrievalError):
 
 
 class SettingRenamedWarning(FutureWarning):
-    """A setting was given by an old name, which the next version will not know."""
+    """A setting has an old name, which the next version no longer reads."""
 
 
 class MissingExtraError(ConfigurationError, ImportError):

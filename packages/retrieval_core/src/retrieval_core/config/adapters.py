@@ -61,10 +61,10 @@ class UndeclaredTable(BaseModel):
 
 
 class PortConfig(Settings):
-    """A section that names a kind of adapter. Each kind may have a table in it, which the adapter declares.
+    """A section that chooses a kind of adapter. Each kind can have a table in it, whose settings the adapter declares.
 
-    The tables are validated, whichever kind is chosen, and otherwise only used if their kind is. The table of a kind
-    is an attribute, such as ``config.store.qdrant``; it has the defaults if it is not given.
+    All tables are validated, and only that of the chosen kind is used. The table of a kind is an attribute, such as
+    ``config.store.qdrant``. If it is not set, it has the defaults.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -133,7 +133,7 @@ class PortConfig(Settings):
 
     @classmethod
     def _with_new_names(cls, values: Mapping[str, Any], problems: list[InitErrorDetails]) -> Mapping[str, Any]:
-        """Return what a program gave by today's names; a configuration that was loaded has no others."""
+        """Return the values under their new names."""
         if values.keys() <= cls.model_fields.keys():
             return values
         gone, renamed = list[str](), list[str]()
@@ -237,7 +237,7 @@ class EmbedderConfig(PortConfig):
 
 
 class LLMConfig(PortConfig):
-    """The language model for the stages that need one. Without it they are absent."""
+    """The language model. Without one, stages that need it are absent."""
 
     port: ClassVar[Port] = kinds.LLM
 
@@ -287,8 +287,8 @@ class PrunerConfig(PortConfig):
     """``none``, ``embedder`` (the index's own), ``local`` (a cross-encoder on this machine), ``provence`` or
     ``"package.module:Class"``."""
     threshold: float | None = Field(default=None, ge=-1, le=1)
-    """The lowest score of a sentence that is kept, on the kind's own scale. Default: a measured one, which ``embedder``
-    has for the default embedder only."""
+    """Lowest score of a sentence that is kept, on the kind's own scale. Each kind has a default; that of
+    ``embedder`` is for the default embedder only."""
 
 
 class RewriterConfig(PortConfig):
@@ -374,7 +374,7 @@ class AnswerConfig(PortConfig):
     @classmethod
     def _verifier_is_not_local(cls, value: str) -> str:
         if value == "local":
-            msg = "there is no local verifier any more; leave it out to ask the language model, or name your own"
+            msg = "the local verifier was removed; remove this setting, or name your own verifier"
             raise ValueError(msg)
         return value
 
@@ -383,7 +383,7 @@ class SemanticCacheConfig(Settings):
     """Reuse the cached result of a query with the same meaning in other words."""
 
     enabled: bool = False
-    """Whether similar queries are looked up. It needs an embedder."""
+    """Whether the cache also finds queries with the same meaning. It needs an embedder."""
     threshold: float = Field(default=0.98, ge=0, le=1)
     """Lowest cosine similarity of two queries that can be the same. Their numbers and names must agree too."""
     scope: Literal["global", "session"] = "global"

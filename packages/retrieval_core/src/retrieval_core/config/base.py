@@ -32,17 +32,17 @@ class Settings(BaseModel):
 
 
 class AdapterSettings(Settings):
-    """The table of an adapter, such as ``[store.qdrant]``, declared in the adapter's file as its ``Settings``.
+    """Base class for the settings of an adapter, which are its table, such as ``[store.qdrant]``.
 
-    A field that a vendor's variable of the environment may set names it as a further alias:
-    ``Field(default=None, validation_alias=AliasChoices("api_key", "OPENAI_API_KEY"))``.
+    Declare a subclass as ``Settings`` of the adapter's class. To read a field from an environment variable too,
+    add an alias: ``Field(default=None, validation_alias=AliasChoices("api_key", "OPENAI_API_KEY"))``.
     """
 
     required: ClassVar[dict[str, str]] = {}
-    """Required settings: by name, the setting that may replace it, or an example of a value."""
+    """Required settings by name. The value is another setting that can replace it, or an example."""
 
     def missing(self) -> tuple[str, ...]:
-        """Return the required settings that are not set, and whose replacement is not set either."""
+        """Return the required settings that are not set and have no replacement that is set."""
         return tuple(
             name
             for name, other in self.required.items()
@@ -51,7 +51,7 @@ class AdapterSettings(Settings):
 
     @classmethod
     def variables(cls) -> dict[str, str]:
-        """Return the vendor's variables of the environment, by setting."""
+        """Return the environment variables of the vendor, by setting."""
         return {
             name: str(field.validation_alias.choices[1])
             for name, field in cls.model_fields.items()

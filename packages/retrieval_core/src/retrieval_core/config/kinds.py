@@ -79,6 +79,8 @@ class Port:
         except Exception as error:  # a module of somebody else may raise anything
             reason = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
             msg = without_secrets(f"{self.setting}: {path!r} cannot be imported ({reason}{error})")
+            if isinstance(error, ModuleNotFoundError):
+                msg += ". Install its package, or add its folder to PYTHONPATH"
             raise ConfigurationError(msg) from error
 
     def _path_of(self, kind: str) -> str:

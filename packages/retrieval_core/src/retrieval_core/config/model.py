@@ -95,7 +95,7 @@ class QueryConfig(Settings):
     max_length: int = Field(default=10_000, ge=1)
     """Maximum length of a query in code points, after normalisation. Longer ones are cut, and the result reports it."""
     normalize_unicode: bool = True
-    """Whether Unicode is composed (NFC) first."""
+    """Whether queries are normalised to composed Unicode (NFC)."""
 
 
 class SearchConfig(Settings):
@@ -215,7 +215,7 @@ class GraphConfig(Settings):
     """Knowledge graph: triples that lead from names in a query to chunks."""
 
     file: Path | None = None
-    """Your own file of triples, one JSON object a line."""
+    """File of triples, one JSON object a line."""
 
 
 class TimeoutsConfig(Settings):

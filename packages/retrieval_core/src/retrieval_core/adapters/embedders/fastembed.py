@@ -28,9 +28,9 @@ class FastembedEmbedderSettings(AdapterSettings):
     """An embedding model that ``fastembed`` downloads. It is used as its model card says."""
 
     model: str = "BAAI/bge-small-en-v1.5"
-    """Its name, as ``TextEmbedding.list_supported_models()`` has it."""
+    """Name of the model, from ``TextEmbedding.list_supported_models()``."""
     dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
+    """Components of a vector. Default: the model's own number. Fewer need a model with Matryoshka training."""
 
 
 class FastembedEmbedder(RunsEmbeddingModel):

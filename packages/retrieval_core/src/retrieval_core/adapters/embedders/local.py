@@ -62,7 +62,7 @@ HUB_CHECKSUMS = {
 
 
 class LocalEmbedderSettings(AdapterSettings):
-    """The embedding model that is installed or downloaded, or one in a folder of this machine.
+    """An embedding model on this machine: the installed or downloaded one, or one in a folder.
 
     Defaults come from the model's files, then from its name.
     """
@@ -70,20 +70,19 @@ class LocalEmbedderSettings(AdapterSettings):
     model_folder: Path | None = None
     """Folder with an ONNX file and ``tokenizer.json`` instead of the installed model."""
     model: str | None = None
-    """Its name on the Hugging Face hub, to look up its defaults."""
+    """Name of this model on the Hugging Face hub, to look up its defaults."""
     file: str | None = None
-    """The ONNX file in ``model_folder``, for instance one that is quantised to int8. It is ``model.onnx`` or
-    ``onnx/model.onnx`` by default."""
+    """ONNX file in ``model_folder``, such as one quantised to int8. Default: ``model.onnx`` or ``onnx/model.onnx``."""
     dimension: int | None = Field(default=None, ge=1)
-    """Components of a vector. A model needs Matryoshka training for fewer than its own number."""
+    """Components of a vector. Default: the model's own number. Fewer need a model with Matryoshka training."""
     query_prefix: str | None = None
     """Text before each query."""
     passage_prefix: str | None = None
     """Text before each chunk. Default: empty if ``query_prefix`` is set."""
     pooling: Literal["cls", "mean", "last"] | None = None
-    """How token vectors become one vector: the first (``cls``), their mean, or the last."""
+    """How token vectors become one vector: ``cls`` (the first one), ``mean`` or ``last``. Default: the model's own."""
     max_tokens: int | None = Field(default=None, ge=34)
-    """Maximum number of tokens that the model reads, with those that its tokenizer adds."""
+    """Maximum number of tokens that the model reads, including those that its tokenizer adds."""
     source: Literal["auto", "package", "hub"] = "auto"
     """Source of the default model. ``package``: installed by the extra ``local``. ``hub``: downloaded by the extra
     ``hub`` at first use. ``auto``: the package if it is installed, otherwise the hub."""

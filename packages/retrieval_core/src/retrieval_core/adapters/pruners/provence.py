@@ -37,12 +37,12 @@ class ProvenceModel(Protocol):
 
 
 class ProvenceSettings(AdapterSettings):
-    """The model Provence."""
+    """Provence, a model that keeps the relevant sentences of a chunk."""
 
     model: str = MODEL
-    """Its name on the Hugging Face hub, or a folder."""
+    """Name of the model on the Hugging Face hub, or a folder."""
     revision: str = REVISION
-    """The commit of that repository, whose code is executed."""
+    """Commit of the model's repository. Code from this commit is executed."""
 
 
 class ProvencePruner(Pooled):

@@ -33,10 +33,10 @@ of rules is in ``docs/measurements.md``."""
 
 
 class CrossEncoderRelevanceFilterSettings(AdapterSettings):
-    """The cross-encoder of this machine, which judges chunks by a threshold."""
+    """A cross-encoder on this machine that drops chunks below a score."""
 
     threshold: float = Field(default=DEFAULT_THRESHOLD, ge=0, le=1)
-    """The lowest score of a chunk that is kept; measured, see ``CrossEncoderRelevanceFilter``."""
+    """Lowest score of a chunk that is kept."""
 
 
 class CrossEncoderRelevanceFilter(ByScores):

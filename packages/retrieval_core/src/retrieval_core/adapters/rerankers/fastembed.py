@@ -38,7 +38,8 @@ class FastembedRerankerSettings(AdapterSettings):
     """A reranking model that ``fastembed`` runs on this machine."""
 
     model: str | None = None
-    """Its name on the hub. Default: the kind's own."""
+    """Name of the model on the Hugging Face hub. Default: ``BAAI/bge-reranker-base`` for ``cross-encoder``,
+    ``answerdotai/answerai-colbert-small-v1`` for ``late-interaction``."""
     model_folder: Path | None = None
     """Folder with the model's files. If it is set, nothing is downloaded."""
 

@@ -36,10 +36,10 @@ _TABLE_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"
 
 
 class LanceDBSettings(AdapterSettings):
-    """A folder that LanceDB keeps."""
+    """An index in a folder, written by LanceDB."""
 
     table: str = Field(default=TABLE, pattern=f"^{_TABLE_NAME}$")
-    """Name of the table; several indexes may share a folder, such as ``text_pages_<name of the index>``."""
+    """Name of the table. To keep several indexes in one folder, name them ``text_pages_<name of the index>``."""
 
 
 class LanceDBStore(LocalStore["View", LanceDBSession]):

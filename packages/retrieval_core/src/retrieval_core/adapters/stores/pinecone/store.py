@@ -65,14 +65,14 @@ class PineconeSettings(AdapterSettings):
     index_name: str | None = Field(default=None, validation_alias=AliasChoices("index_name", "PINECONE_INDEX_NAME"))
     """Name of the index. Default: the environment variable ``PINECONE_INDEX_NAME``. Not needed with ``host``."""
     host: Host = None
-    """Address of the index. It saves the request that looks up the name."""
+    """Address of the index, instead of ``index_name``. It saves the request that looks up the name."""
     namespace: str = Field(default="", validation_alias=AliasChoices("namespace", "PINECONE_NAMESPACE"))
     """Namespace in the index. Default: the environment variable ``PINECONE_NAMESPACE``."""
     sparse: bool = False
     """Whether sparse vectors are searched too, for hybrid search. The index needs the metric ``dotproduct``."""
     fields: FieldNames = Field(default_factory=dict)
-    """For an index that another program filled: the metadata field of a chunk's ``text``, ``document_id``, ``title`` …
-    Or a preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
+    """For an index that another program filled: the metadata field for each field of a chunk, such as ``text``. Or a
+    preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
 
 
 class PineconeStore(LoadsPackage):

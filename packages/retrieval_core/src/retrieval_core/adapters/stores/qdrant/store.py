@@ -62,10 +62,10 @@ class QdrantSettings(AdapterSettings):
     indexed_fields: tuple[str, ...] = ()
     """Metadata fields that get an index for range operators such as ``$gt``. All have one for equality."""
     fields: FieldNames = Field(default_factory=dict)
-    """For a collection that another program filled: the part of the payload with a chunk's ``text``, ``metadata`` …
-    Or a preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
+    """For a collection that another program filled: the payload field for each field of a chunk, such as ``text``. Or a
+    preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
     vector: str | None = None
-    """Name of the vector that is searched, if such a collection has several."""
+    """Name of the vector to search, if a collection that another program filled has several."""
 
 
 class QdrantStore(LoadsPackage):

@@ -40,7 +40,7 @@ class SqliteSettings(AdapterSettings):
     """An index in one SQLite file."""
 
     quantization: Literal["none", "int8"] = "none"
-    """How vectors are kept in memory. ``int8`` needs a quarter of it, and compares the best hits exactly."""
+    """Form of the vectors in memory. ``int8`` needs a quarter of the memory; the best hits are compared exactly."""
 
 
 class SqliteStore(LocalStore["Connection", "_Session"]):
