@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retrieval_core.adapters.transformers.condense import LLMCondenser
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
+from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Message, QueryContext, Transformed, Variant
 from retrieval_core.testing.fakes_llm import FakeLLM
 
@@ -53,14 +53,6 @@ def test_what_the_model_sees() -> None:
     assert 150 < len(turns[2]["text"]) <= 200
 
 
-def test_more_turns() -> None:
-    """How many turns it sees can be set, and is part of its id."""
-    llm = FakeLLM([ANSWER])
-    condense(llm, turns=100)
-    assert [turn["text"] for turn in said_to(llm)][:2] == ["What is NAV?", "Net asset value."]
-    assert LLMCondenser(llm, turns=4).id != LLMCondenser(llm).id == LLMCondenser(llm, turns=3).id
-
-
 @pytest.mark.parametrize(
     "history",
     [(), (Message("user", " "),), (Message("system", "Be brief."),), (Message("user", QUESTION.upper()),)],
@@ -90,9 +82,3 @@ def test_an_endless_question() -> None:
     made = condense(FakeLLM([{"reason": "word " * 10_000, "query": "word " * 10_000}]))
     assert made.query is not None
     assert max(len(made.query), len(made.reason)) <= 2000
-
-
-def test_no_turns() -> None:
-    """At least one turn is looked at."""
-    with pytest.raises(InvalidParameterError, match="turns must be a whole number of at least 1, got 0"):
-        LLMCondenser(FakeLLM([]), turns=0)

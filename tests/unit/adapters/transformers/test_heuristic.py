@@ -73,7 +73,6 @@ def test_a_question_too_long_ago() -> None:
     """Only the last turns are looked at."""
     history = (*HISTORY, *[Message("assistant", "Still there?")] * 2)
     assert condense("Why?", history).query is None
-    assert condense("Why?", history, turns=4).query == f"{FIRST} Why?"
 
 
 def test_a_long_question_before() -> None:
@@ -86,10 +85,8 @@ def test_a_long_question_before() -> None:
 
 def test_settings() -> None:
     """The settings are in the id, and out of their range they are errors."""
-    ids = {HeuristicCondenser().id, HeuristicCondenser(turns=4).id, HeuristicCondenser(words=3).id}
-    assert len(ids) == 3
+    ids = {HeuristicCondenser().id, HeuristicCondenser(words=3).id}
+    assert len(ids) == 2
     assert condense("one two three four", words=3).query is None
-    with pytest.raises(InvalidParameterError, match="turns must be a whole number of at least 1, got 0"):
-        HeuristicCondenser(turns=0)
     with pytest.raises(InvalidParameterError, match="words must be a whole number of at least 1, got 0"):
         HeuristicCondenser(words=0)

@@ -81,11 +81,11 @@ def test_any_answer(kind: str, query: str, history: tuple[Message, ...], answer:
     check(made, query)
 
 
-@given(query=QUESTIONS, history=TURNS, turns=st.integers(1, 5), words=st.integers(1, 10))
+@given(query=QUESTIONS, history=TURNS, words=st.integers(1, 10))
 @settings(max_examples=times(300), deadline=None)
-def test_any_conversation(query: str, history: tuple[Message, ...], turns: int, words: int) -> None:
+def test_any_conversation(query: str, history: tuple[Message, ...], words: int) -> None:
     """The heuristic never fails; it keeps the question whole, at the end, and searches for it alone as well."""
-    made = asyncio.run(HeuristicCondenser(turns=turns, words=words).transform(query, QueryContext(history)))
+    made = asyncio.run(HeuristicCondenser(words=words).transform(query, QueryContext(history)))
     check(made, query)
     if made.query is None:
         assert made.variants == ()

@@ -31,14 +31,12 @@ def hit(text: str, name: str = "d") -> Hit:
     return Hit(Chunk(f"{name}#0", name, text), 0.5, Scores(final=0.5))
 
 
-def pruned(
-    *texts: str, pruner: Pruner | None = None, query: str = "moon", concurrency: int = 2
-) -> tuple[Pruned, tuple[StageRecord, ...]]:
+def pruned(*texts: str, pruner: Pruner | None = None, query: str = "moon") -> tuple[Pruned, tuple[StageRecord, ...]]:
     pool = ThreadPool("test", threads=1)
     run = Run(pool, clock=FakeClock())
     hits = [hit(text, f"d{number}") for number, text in enumerate(texts)]
     try:
-        result = asyncio.run(prune(run, pruner or FakePruner(), query, hits, concurrency=concurrency))
+        result = asyncio.run(prune(run, pruner or FakePruner(), query, hits))
     finally:
         pool.close()
     assert [item.chunk for item in result.hits] == [item.chunk for item in hits]
@@ -146,21 +144,20 @@ def test_answers_that_cannot_be_used(answer: Any) -> None:
     assert "the answer of the pruner cannot be used" in failure.reason
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-def test_no_more_calls_at_a_time_than_allowed(concurrency: int) -> None:
+def test_four_calls_at_a_time() -> None:
     pruner = FakePruner(batch_size=2)
     pool = ThreadPool("test", threads=1)
 
     async def scenario() -> None:
         pruner.gate = asyncio.Event()
-        hits = [hit("A moon. A sea.", f"d{number}") for number in range(6)]
-        task = asyncio.create_task(prune(Run(pool, clock=FakeClock()), pruner, "moon", hits, concurrency=concurrency))
+        hits = [hit("A moon. A sea.", f"d{number}") for number in range(12)]
+        task = asyncio.create_task(prune(Run(pool, clock=FakeClock()), pruner, "moon", hits))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert pruner.most_running == concurrency
+        assert pruner.most_running == 4
         pruner.gate.set()
-        assert [len(item.excerpts) for item in (await task).hits] == [1] * 6
-        assert pruner.most_running == concurrency
+        assert [len(item.excerpts) for item in (await task).hits] == [1] * 12
+        assert pruner.most_running == 4
 
     try:
         asyncio.run(scenario())

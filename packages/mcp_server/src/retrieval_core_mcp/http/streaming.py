@@ -28,7 +28,6 @@ class EventStream:
         first: The first event, which has happened: what fails before is an answer of its own.
         events: Those that follow.
         failed: Returns the last event of a stream that is broken off, for what broke it.
-        heartbeat: Seconds of silence.
     """
 
     def __init__(
@@ -36,12 +35,10 @@ class EventStream:
         first: Mapping[str, Any],
         events: AsyncGenerator[Mapping[str, Any]],
         failed: Callable[[BaseException], Mapping[str, Any]],
-        heartbeat: float = HEARTBEAT_SECONDS,
     ) -> None:
         self._first = first
         self._events = events
         self._failed = failed
-        self._heartbeat = heartbeat
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
@@ -67,7 +64,7 @@ class EventStream:
             following = asyncio.ensure_future(anext(events, None))
             try:
                 while True:
-                    done, _ = await asyncio.wait((following,), timeout=self._heartbeat)
+                    done, _ = await asyncio.wait((following,), timeout=HEARTBEAT_SECONDS)
                     if not done:
                         await send({"type": "http.response.body", "body": b": still here\n\n", "more_body": True})
                         continue

@@ -131,12 +131,12 @@ def _is_meant(file: Path) -> bool:
     return file.is_file() or file.is_dir() or (file.is_symlink() and not file.exists())
 
 
-def remembered_settings(config: RetrievalConfig, index: str | Path | None = None) -> dict[str, Any]:
+def remembered_settings(config: RetrievalConfig) -> dict[str, Any]:
     """Return the settings that the index of a configuration remembers, by key; without those that can't be used."""
-    return _remembered(_place_of(config, index))[0]
+    return _remembered(_place_of(config))[0]
 
 
-def _place_of(config: RetrievalConfig, index: str | Path | None) -> dict[str, Any]:
+def _place_of(config: RetrievalConfig, index: str | Path | None = None) -> dict[str, Any]:
     table = config.store.tables.get("lancedb")
     store = {"kind": config.store.kind, "lancedb": {} if table is None else dict(table)}
     return {"index": str(index or config.index), "store": store}

@@ -15,11 +15,9 @@ TURNS = 3
 ASSISTANT_CHARACTERS = 200
 """The specification's: what was answered is long, and its beginning says what it is about."""
 USER_CHARACTERS = 1000
-NO_TURNS = "to leave conversations out, use no condenser"
-"""The advice to whoever asks for less than one turn."""
 
 
-def last_turns(query: str, history: Sequence[Message], turns: int) -> tuple[Message, ...]:
+def last_turns(query: str, history: Sequence[Message]) -> tuple[Message, ...]:
     """Return the last turns before a question, oldest first, each on one line and cut to its length.
 
     Blank messages and those of the system are no turns, and neither is the question itself, which some callers have
@@ -30,7 +28,7 @@ def last_turns(query: str, history: Sequence[Message], turns: int) -> tuple[Mess
         del spoken[-1]
     return tuple(
         Message(message.role, clipped(message.content, USER_CHARACTERS if _is_user(message) else ASSISTANT_CHARACTERS))
-        for message in spoken[-turns:]
+        for message in spoken[-TURNS:]
     )
 
 

@@ -9,7 +9,6 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index.postprocessor.retrieval_core._base import (
-    CONCURRENCY,
     ModelOptions,
     ModelPostprocessor,
     Request,
@@ -70,7 +69,7 @@ class SentencePruningPostprocessor(ModelPostprocessor):
             replace(hit, chunk=replace(hit.chunk, text=text, content_hash=""))
             for hit, text in zip(hits_of(nodes), texts, strict=True)
         ]
-        pruned = await prune(self._run(), self._pruner, question, hits, concurrency=CONCURRENCY)
+        pruned = await prune(self._run(), self._pruner, question, hits)
         self._told(request, pruned.failures)
         return [_shown(item, hit) for item, hit in zip(nodes, pruned.hits, strict=True)]
 

@@ -10,7 +10,6 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore
 
 from llama_index.postprocessor.retrieval_core._base import (
-    CONCURRENCY,
     ModelOptions,
     PromptedPostprocessor,
     Request,
@@ -88,6 +87,6 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
     async def _process(self, request: Request) -> list[NodeWithScore]:
         relevance_filter = self._relevance_filter(in_threads=request.in_threads)
         question, hits = self._question(request), hits_of(request.nodes)
-        found = await keep_relevant(self._run(), relevance_filter, question, hits, concurrency=CONCURRENCY)
+        found = await keep_relevant(self._run(), relevance_filter, question, hits)
         self._told(request, found.failures)
         return [request.nodes[int(hit.id)] for hit in found.hits]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
-from retrieval_core.errors import MalformedAnswerError, checked_count
+from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.text.history import ASSISTANT_CHARACTERS, NO_TURNS, TURNS, USER_CHARACTERS, last_turns
+from retrieval_core.text.history import ASSISTANT_CHARACTERS, TURNS, USER_CHARACTERS, last_turns
 from retrieval_core.text.prompting import Task, as_data
 from retrieval_core.text.texts import clipped, is_searchable, key
 
 if TYPE_CHECKING:
-    from retrieval_core.ports import LLM, QueryContext
+    from retrieval_core.ports import QueryContext
     from retrieval_core.types import JSON
 
 DEFAULT_PROMPT = (
@@ -44,16 +44,15 @@ class LLMCondenser(AsksLLM[_Answer]):
     The question as it was asked is searched for too, with half the weight: with people's rewrites of follow-up
     questions in place of a model's this is better than the rewrites alone (see ``docs/measurements.md``).
 
-    Without a history the model is not asked.
+    The model sees the last three turns, of either side. A user's is cut to 1000 code points, and the assistant's to
+    200. Without a history it is not asked.
 
     Args:
         llm: Stays the caller's to close.
-        turns: How many of the last turns, of either side, the model sees. A user's is cut to 1000 code points, and the
-            assistant's to 200.
         prompt: As for :class:`~retrieval_core.adapters.asking.AsksLLM`.
 
     Raises:
-        InvalidParameterError: The prompt is blank, or ``turns`` is less than 1.
+        InvalidParameterError: The prompt is blank.
     """
 
     _task = Task(
@@ -64,14 +63,11 @@ class LLMCondenser(AsksLLM[_Answer]):
         _Answer,
     )
 
-    def __init__(self, llm: LLM, *, turns: int = TURNS, prompt: str | None = None) -> None:
-        self._turns = checked_count(turns, "turns", NO_TURNS)
-        self._settings = (self._turns, USER_CHARACTERS, ASSISTANT_CHARACTERS, _LONGEST, _WEIGHT_OF_LAST_TURN)
-        super().__init__(llm, prompt=prompt)
+    _settings = (TURNS, USER_CHARACTERS, ASSISTANT_CHARACTERS, _LONGEST, _WEIGHT_OF_LAST_TURN)
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:
         """Return the question that stands alone, and the one that was asked as a variant."""
-        turns = last_turns(query, context.history, self._turns)
+        turns = last_turns(query, context.history)
         if not turns:
             return Transformed()
         said: list[JSON] = [{"by": turn.role, "text": turn.content} for turn in turns]

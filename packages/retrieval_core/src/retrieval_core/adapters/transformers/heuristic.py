@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import checked_count
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.analysis import UNSPACED
-from retrieval_core.text.history import NO_TURNS, TURNS, last_of_user, last_turns
+from retrieval_core.text.history import TURNS, last_of_user, last_turns
 from retrieval_core.text.texts import clipped
 
 if TYPE_CHECKING:
@@ -34,25 +34,23 @@ class HeuristicCondenser:
     choice of ``words`` and its cross-check).
 
     Args:
-        turns: How many of the last turns, of either side, the user's last question is looked for in.
         words: The length of the longest question that is taken to lean on the one before it, at least 1.
 
     Raises:
-        InvalidParameterError: ``turns`` or ``words`` is less than 1.
+        InvalidParameterError: ``words`` is less than 1.
     """
 
-    def __init__(self, *, turns: int = TURNS, words: int = SHORT) -> None:
-        self._turns = checked_count(turns, "turns", NO_TURNS)
-        self._words = checked_count(words, "words", NO_TURNS)
+    def __init__(self, *, words: int = SHORT) -> None:
+        self._words = checked_count(words, "words", "to leave conversations out, use no condenser")
 
     @property
     def id(self) -> str:
         """Names the method and its settings."""
-        return f"heuristic condense: words={self._words} turns={self._turns} characters={_LONGEST}"
+        return f"heuristic condense: words={self._words} turns={TURNS} characters={_LONGEST}"
 
     async def transform(self, query: str, context: QueryContext) -> Transformed:
         """Return both questions as one, with the one that was asked as a variant; nothing for a long one."""
-        previous = last_of_user(last_turns(query, context.history, self._turns))
+        previous = last_of_user(last_turns(query, context.history))
         if previous is None:
             return Transformed()
         length = words_in(query)

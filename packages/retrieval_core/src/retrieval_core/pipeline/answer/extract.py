@@ -146,7 +146,6 @@ def choose(
     scores: Sequence[float] | None = None,
     *,
     most: int = MOST_BLOCKS,
-    longest: int = LONGEST_ANSWER,
 ) -> tuple[QuoteCandidate, ...]:
     """Return the best of some candidates, best first, none that says what a better one says.
 
@@ -156,13 +155,12 @@ def choose(
         found: Best first, as far as words tell.
         scores: One for each, in [0, 1], which then tells what is best; ``None`` where words alone count.
         most: The most that are returned.
-        longest: The most code points of all of them; the best one is returned whatever its length.
     """
     chosen: list[QuoteCandidate] = []
-    room = longest
+    room = LONGEST_ANSWER
     for candidate in _ordered(found, scores):
         if not chosen:
-            chosen.append(candidate.grown(min(LONGEST_SECTION, longest)))
+            chosen.append(candidate.grown(min(LONGEST_SECTION, LONGEST_ANSWER)))
         elif len(candidate.text) <= room and not any(_says(other, candidate) for other in chosen):
             chosen.append(candidate)
         else:

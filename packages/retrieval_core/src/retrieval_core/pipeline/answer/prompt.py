@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from retrieval_core.ports import CompletionRequest, Message
-from retrieval_core.text.history import TURNS, last_turns
+from retrieval_core.text.history import last_turns
 from retrieval_core.text.markers import MISSING
 from retrieval_core.text.prompting import TEMPLATE_RULE, as_data, chosen_prompt, framed
 from retrieval_core.types import format_citation
@@ -80,7 +80,7 @@ def request_without_documents(query: str, history: Sequence[Message], *, max_tok
 
 
 def _conversation(query: str, history: Sequence[Message]) -> Iterator[str]:
-    if turns := last_turns(query, history, TURNS):
+    if turns := last_turns(query, history):
         yield as_data("conversation", [{"role": turn.role, "content": turn.content} for turn in turns])
 
 

@@ -63,22 +63,19 @@ class Merged:
     by: MergedBy
 
 
-def merge(
-    answers: Sequence[IndexResult], *, method: FusionMethod = "zscore", dense_weight: float = DENSE_WEIGHT
-) -> Merged:
+def merge(answers: Sequence[IndexResult], *, method: FusionMethod = "zscore") -> Merged:
     """Put what several indexes found into one order.
 
     Args:
         answers: Of different indexes; equal values are ordered as these are.
         method: How both sides' scores are combined.
-        dense_weight: In [0, 1]; the lexical side has the rest.
 
     Returns:
         Every hit of every answer. ``score`` and ``scores.final`` are its value, which falls; ``scores.fused`` is the
         combination of its own scores where they were combined. Ranks of both sides stay those in its index.
     """
     if _are_comparable(answers):
-        return Merged(_by_scores(answers, method, dense_weight), "scores")
+        return Merged(_by_scores(answers, method), "scores")
     return Merged(_by_ranks(answers), "ranks")
 
 
@@ -94,7 +91,7 @@ def _are_comparable(answers: Sequence[IndexResult]) -> bool:
     )
 
 
-def _by_scores(answers: Sequence[IndexResult], method: FusionMethod, dense_weight: float) -> tuple[Hit, ...]:
+def _by_scores(answers: Sequence[IndexResult], method: FusionMethod) -> tuple[Hit, ...]:
     sides = next((answer.sides for answer in answers if answer.hits), frozenset[Side]())
     keys = {
         (answer.name, hit.id): f"{place:06d} {hit.id}" for place, answer in enumerate(answers) for hit in answer.hits
@@ -106,7 +103,7 @@ def _by_scores(answers: Sequence[IndexResult], method: FusionMethod, dense_weigh
         sorted(dense, key=_falling) if "dense" in sides else None,
         sorted(lexical, key=_falling) if "lexical" in sides else None,
         method=method,
-        dense_weight=dense_weight,
+        dense_weight=DENSE_WEIGHT,
     )
     values = {item.chunk_id: item.score for item in pool}
     found: list[Hit] = []

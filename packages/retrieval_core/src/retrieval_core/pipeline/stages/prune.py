@@ -56,7 +56,7 @@ CONCURRENCY = 4
 """Calls at a time, as of rerankers."""
 
 
-async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit], *, concurrency: int = CONCURRENCY) -> Pruned:
+async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit]) -> Pruned:
     """Have the sentences of every hit judged, several calls at a time, and mark those that are to be shown.
 
     A hit of one sentence is not sent. Of a hit of which nothing is kept, the best sentence stays: which hits bear on
@@ -67,14 +67,13 @@ async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit], *, co
         pruner: Judges.
         query: The question that counts: as the user asked it, whatever was searched for.
         hits: In their order.
-        concurrency: The most calls at a time, at least 1.
     """
     started = run.elapsed_ms
     divided = (
         _Divided(position, hit, sentences_of(hit.chunk.text)) for position, hit in enumerate(hits) if hit.chunk.text
     )
     batches = _batches((item for item in divided if len(item.sentences) > 1), max(1, pruner.batch_size))
-    free = asyncio.Semaphore(concurrency)
+    free = asyncio.Semaphore(CONCURRENCY)
 
     async def keep(batch: Sequence[_Divided]) -> Ok[Kept] | Failed:
         async with free:

@@ -46,7 +46,7 @@ CONCURRENCY = 8
 
 
 async def keep_relevant(
-    run: Run, relevance_filter: RelevanceFilter, query: str, hits: Sequence[Hit], *, concurrency: int = CONCURRENCY
+    run: Run, relevance_filter: RelevanceFilter, query: str, hits: Sequence[Hit]
 ) -> RelevanceResult:
     """Have every hit judged, several calls at a time, and keep the relevant ones; chunks are never changed.
 
@@ -58,11 +58,10 @@ async def keep_relevant(
         relevance_filter: Judges.
         query: The question that counts: as the user asked it, whatever was searched for.
         hits: In their order.
-        concurrency: The most calls at a time, at least 1.
     """
     size = max(1, relevance_filter.batch_size)
     batches = [hits[start : start + size] for start in range(0, len(hits), size)]
-    free = asyncio.Semaphore(concurrency)
+    free = asyncio.Semaphore(CONCURRENCY)
     started = run.elapsed_ms
 
     async def judge(batch: Sequence[Hit]) -> Ok[Judgements] | Failed:
