@@ -157,6 +157,8 @@ class PortConfig(Settings):
             raise _refused("value_error", str(error).removeprefix(f"{cls.port.setting}: ")) from error
         if kind is not None and kind not in cls.port.built_in:
             return _read_foreign(settings or UndeclaredTable, value)
+        if settings is None and kind is not None:
+            raise _refused("value_error", f"the kind {kind!r} has no settings; remove this table")
         if settings is None:
             raise _refused("extra_forbidden", "Extra inputs are not permitted")
         return settings.model_validate(value)

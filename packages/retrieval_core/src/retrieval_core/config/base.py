@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, SecretStr, field_validator
@@ -78,6 +79,8 @@ def _host(value: str | None) -> str | None:
     return checked_host(value) if value else None
 
 
+File = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value)]
+"""A file or folder; blank text, as an empty variable of the environment gives it, is none."""
 Address = Annotated[str | None, AfterValidator(_address)]
 """Address of a server, without user name, password, query and fragment."""
 Host = Annotated[str | None, AfterValidator(_host)]

@@ -70,7 +70,7 @@ class Port:
         path = self.built_in.get(kind) or ("" if ":" in kind else self._path_of(kind)) or kind
         module, colon, name = path.partition(":")
         if not colon:
-            given = without_secrets(repr(kind))  # a key may have been put in the wrong place
+            given = f"{without_secrets(repr(kind[:200])):.80}"  # a key may have been put in the wrong place
             names = ", ".join(dict.fromkeys((*self.kinds(), *beside)))
             msg = f'{self.setting}: {given} is none of {names}; for a custom class set it to "package.module:Class"'
             raise ConfigurationError(msg)

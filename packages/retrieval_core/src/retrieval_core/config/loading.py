@@ -18,7 +18,7 @@ from retrieval_core.config.adapters import PortConfig
 from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.base import AdapterSettings, is_blank
 from retrieval_core.config.kinds import PORTS, Port, table_of
-from retrieval_core.config.model import RetrievalConfig
+from retrieval_core.config.model import TOO_DEEP, RetrievalConfig
 from retrieval_core.config.moved import old_sections, rename_moved
 from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.config.provenance import Provenance
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ENVIRONMENT_PREFIX = "RETRIEVAL_"
 
 
+LONGEST_LINE = 2000
+"""Characters of a problem or warning that are shown."""
 ENVIRONMENT = "environment"
 ARGUMENTS = "arguments"
 
@@ -86,18 +88,24 @@ def load_over(
         config, sources = _loaded(layers or (), file, overrides, environment, problems, renamed=renamed)
     except RecursionError:
         config, sources = None, []
-        problems.append("the settings are nested too deeply")
+        problems.append(TOO_DEEP)
     for warning in renamed:
-        python_warnings.warn(without_secrets(warning), SettingRenamedWarning, stacklevel=3)
+        python_warnings.warn(_shortened(without_secrets(warning)), SettingRenamedWarning, stacklevel=3)
     if config is not None and not problems:
         if layers is None:
             return config
         provenance = _provenance(sources, file, overrides, environment, warnings)
         return config.with_provenance(provenance)
-    problems = [without_secrets(problem) for problem in problems]  # a key in the wrong place, or as a setting's name
+    # A key may be in the wrong place, or a setting's name.
+    problems = [_shortened(without_secrets(problem)) for problem in problems]
     origins = [layer.name for layer in layers or () if layer.tree] + ([str(file)] if file is not None else [])
     origin = f" (read from {' and '.join(origins)})" if origins else ""
     raise refusal("the configuration has", problems, origin=origin)
+
+
+def _shortened(line: str) -> str:
+    """Return a line without the middle of a setting's name that no person wrote."""
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE // 2]} … {line[-LONGEST_LINE // 2 :]}"
 
 
 def explicit_tree(
@@ -294,9 +302,26 @@ def from_environment(environment: Mapping[str, str], problems: list[str]) -> dic
 
 
 def _meant(location: tuple[int | str, ...]) -> list[str]:
-    """Return what an unknown name at a location may mean: one beside it, or the same one in another section."""
+    """Return what an unknown name at a location may mean: one beside it, or the same one in another table."""
     name = str(location[-1])
-    return get_close_matches(name, _siblings(location), n=1) or _elsewhere(name)
+    if len(name) > LONGEST_LINE:
+        return []
+    section = RetrievalConfig.model_fields.get(str(location[0]))
+    in_a_table = _in_tables(section.annotation, name) if section is not None and len(location) == 2 else []
+    return get_close_matches(name, _siblings(location), n=1) or in_a_table or _elsewhere(name)
+
+
+def _in_tables(section: Any, name: str) -> list[str]:
+    """Return the full keys of the settings with a name in the tables of a section's built-in kinds."""
+    if not issubclass(section, PortConfig):
+        return []
+    keys: list[str] = []
+    for kind in section.port.built_in:
+        with suppress(ConfigurationError):  # its package is not installed
+            settings = section.port.settings_of(kind)
+            if settings is not None and name in settings.model_fields:
+                keys.append(f"{section.port.section}.{table_of(kind)}.{name}")
+    return keys
 
 
 def _elsewhere(name: str) -> list[str]:

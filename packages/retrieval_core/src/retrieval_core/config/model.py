@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from pathlib import Path  # noqa: TC003 - pydantic resolves it at run time
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
@@ -31,13 +30,14 @@ from retrieval_core.config.adapters import (
     TransformConfig,
 )
 from retrieval_core.config.addresses import without_secrets
-from retrieval_core.config.base import Settings
+from retrieval_core.config.base import File, Settings
 from retrieval_core.config.modes import named_mode
 from retrieval_core.config.moved import rename_moved
 from retrieval_core.config.provenance import Provenance  # noqa: TC001 - pydantic resolves it at run time
 from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
+TOO_DEEP = "the settings are nested too deeply"
 FIXED_DENSE_WEIGHT = 0.5
 """Of a fusion whose weights are the same for every question; see ``docs/measurements.md``."""
 
@@ -214,7 +214,7 @@ class AnalysisConfig(Settings):
 class GraphConfig(Settings):
     """Knowledge graph: triples that lead from names in a query to chunks."""
 
-    file: Path | None = None
+    file: File = None
     """File of triples, one JSON object a line."""
 
 
@@ -290,7 +290,11 @@ class RetrievalConfig(Settings):
         if not isinstance(data, Mapping):
             return data
         gone, renamed = list[str](), list[str]()
-        tree = rename_moved(cast("Mapping[str, Any]", data), cls.__name__, gone, renamed)
+        try:
+            tree = rename_moved(cast("Mapping[str, Any]", data), cls.__name__, gone, renamed)
+        except RecursionError:
+            tree = {}
+            gone.append(TOO_DEEP)
         for warning in renamed:
             warnings.warn(without_secrets(warning), SettingRenamedWarning, stacklevel=3)
         if gone:

@@ -171,13 +171,14 @@ def rename_moved(
     for old, sentence in _beginning_as(GONE, result):
         leaves = _leaves(_pop(result, old.split(".")), (old,))
         if paths := [path for path, value in leaves.items() if value != {}]:
-            problems.append(f"{', '.join(map('.'.join, paths))}: {sentence}")
+            keys = (".".join(map(str, path)) for path in paths)  # a program may give names that are no text
+            problems.append(f"{', '.join(keys)}: {sentence}")
     pruner = value_at(result, "pruner.kind") or value_at(weaker, "pruner.kind")
     for old, name in _beginning_as(MOVED, result):
         # Provence is the one built-in kind that had options.
         new = "pruner.provence" if pruner == "provence" and old == "pruner.options" else name
         for path, value in _leaves(_pop(result, old.split(".")), ()).items():
-            before, now = ".".join((old, *path)), ".".join((new, *path))
+            before, now = ".".join((old, *map(str, path))), ".".join((new, *map(str, path)))
             if _put(result, (*new.split("."), *path), value):
                 warnings.append(f"{source}: {before} is called {now} now; the old name works in this version only")
             else:

@@ -19,7 +19,7 @@ from retrieval_core.adapters.local_models.files import (
 )
 from retrieval_core.adapters.local_models.known_models import ModelFacts
 from retrieval_core.adapters.local_models.model_folder import facts_in, onnx_file, settled, tokenizer_limit
-from retrieval_core.config.base import AdapterSettings
+from retrieval_core.config.base import AdapterSettings, File
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class LocalEmbedderSettings(AdapterSettings):
     Defaults come from the model's files, then from its name.
     """
 
-    model_folder: Path | None = None
+    model_folder: File = None
     """Folder with an ONNX file and ``tokenizer.json`` instead of the installed model."""
     model: str | None = None
     """Name of this model on the Hugging Face hub, to look up its defaults."""

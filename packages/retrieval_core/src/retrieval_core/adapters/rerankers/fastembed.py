@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from retrieval_core.adapters.local_models.fastembed import digest_of, fetched, lacking, unknown
 from retrieval_core.adapters.local_models.work import Pooled, in_slices, needing_extra, thread_count
-from retrieval_core.config.base import AdapterSettings
+from retrieval_core.config.base import AdapterSettings, File
 from retrieval_core.errors import ConfigurationError, ModelNotFoundError, ServiceError
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.lazy import Lazy
@@ -40,7 +40,7 @@ class FastembedRerankerSettings(AdapterSettings):
     model: str | None = None
     """Name of the model on the Hugging Face hub. Default: ``BAAI/bge-reranker-base`` for ``cross-encoder``,
     ``answerdotai/answerai-colbert-small-v1`` for ``late-interaction``."""
-    model_folder: Path | None = None
+    model_folder: File = None
     """Folder with the model's files. If it is set, nothing is downloaded."""
 
 
