@@ -1,4 +1,4 @@
-"""What an adapter may be made of beside its own settings."""
+"""Components that an adapter can use besides its settings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AdapterParts:
-    """What an adapter may be made of beside its own settings.
+    """Components that an adapter can use besides its settings.
 
     Attributes:
         llm: The language model.
         embedder: The index's embedder.
-        cross_encoder: Makes the one of this machine, which several stages may share; by default one of its own.
+        cross_encoder: Returns the cross-encoder of this machine, which several stages share.
         location: The file or folder of the index, for a store.
-        analyzer: How text becomes terms, for a store; how words do, for a reranker.
+        analyzer: Splits text into terms, for a store or a reranker.
         kind: The kind that was chosen.
-        section: The section of the configuration that chose it, with what all kinds share.
+        section: The section of the configuration that chose it, with the settings that all kinds share.
     """
 
     llm: ports.LLM | None = None
@@ -37,12 +37,12 @@ class AdapterParts:
 
     @property
     def model(self) -> ports.LLM:
-        """The language model, for an adapter that is not made without one."""
+        """The language model, for an adapter with ``needs_llm``."""
         return cast("ports.LLM", self.llm)
 
     @property
     def local_reranker(self) -> ports.Reranker:
-        """The cross-encoder of this machine, for an adapter that works with it; not yet loaded."""
+        """The cross-encoder of this machine, not yet loaded."""
         return cast("Callable[[], ports.Reranker]", self.cross_encoder)()
 
     @property

@@ -1,9 +1,14 @@
-"""From settings to adapters: one function for each port; see :mod:`retrieval_core.config.kinds` for the kinds.
+"""Build adapters from settings: one function for each port. :mod:`retrieval_core.config.kinds` lists the kinds.
 
-An adapter is a class. Its settings are the class attribute ``Settings``, a Pydantic model, if it has any. It is made by
-its class method ``from_settings(settings, parts)``, or, if it has none, called with the settings as keyword arguments.
-With the class attribute ``needs_llm = True`` it is left out if there is no language model. ``retrieval doctor`` awaits
-its method ``probe()``, if it has one. What is given by its path may also be a function that returns an adapter.
+An adapter is a class with these optional attributes:
+
+- ``Settings``: a Pydantic model of its settings.
+- ``from_settings(settings, parts)``: a class method that creates it. Without one, the class is called with its settings
+  as keyword arguments.
+- ``needs_llm = True``: it is left out if there is no language model.
+- ``probe()``: a coroutine method that ``retrieval doctor`` awaits.
+
+A path can also lead to a function that returns an adapter.
 """
 
 from __future__ import annotations
@@ -76,7 +81,7 @@ def local_cross_encoder(batch_size: int | None = None) -> ports.Reranker:
     """Return the cross-encoder of this machine, not yet loaded.
 
     Args:
-        batch_size: Passages of one call; ``None`` for its own number.
+        batch_size: Number of chunks in one call; ``None`` for its default.
     """
     from retrieval_core.adapters.rerankers.local import BATCH_SIZE, LocalCrossEncoder  # noqa: PLC0415
 
@@ -88,12 +93,12 @@ def make(port: Port, kind: str, section: Any, parts: AdapterParts, beside: tuple
 
     Args:
         section: The section of the settings that names the kind.
-        parts: What it may be made of as well.
-        beside: Other names that there are, for the error.
+        parts: Other components that it can use.
+        beside: Further valid names, for the error.
         given: Further arguments for a class or function without ``from_settings``.
 
     Raises:
-        ConfigurationError: There is no such kind, or it cannot be made so, or lacks something.
+        ConfigurationError: The kind is unknown, its settings are wrong, or the object lacks a method.
     """
     if port.built_in.get(kind) == "":
         return None
@@ -119,7 +124,7 @@ def make(port: Port, kind: str, section: Any, parts: AdapterParts, beside: tuple
 
 
 def _settings(port: Port, kind: str, maker: Any, section: Any) -> tuple[BaseModel | None, dict[str, Any]]:
-    """Return the settings of a kind, if its class declares any, and the keyword arguments that they are."""
+    """Return the settings of a kind, if its class declares any, and its keyword arguments."""
     custom: dict[str, Any] = getattr(section, CUSTOM, {})
     if ":" not in kind:
         settings = section.settings_of(kind) if hasattr(section, "settings_of") else None
@@ -133,7 +138,7 @@ def _settings(port: Port, kind: str, maker: Any, section: Any) -> tuple[BaseMode
 
 
 def _checked(port: Port, model: type[BaseModel], custom: Mapping[str, Any]) -> BaseModel:
-    """Return the table of a custom class; any of it may be a secret, so an error shows no values."""
+    """Return the settings of a custom class. Errors show no values, since any of them may be a secret."""
     lines: list[str] = []
     missing: list[str] = []
     try:
@@ -185,7 +190,7 @@ def model_source(config: EmbedderConfig) -> str | None:
 
 
 def preloaded_embedder(config: RetrievalConfig) -> ports.Embedder | None:
-    """Return the configured embedder, whose model loads beside what follows; for who is about to ask by meaning.
+    """Return the configured embedder and load its model in the background, for a program that is about to search.
 
     Raises:
         ConfigurationError: As of :func:`~retrieval_core.open_index`.
@@ -220,8 +225,8 @@ def build_store(
 
     Args:
         location: The index file.
-        embedder: Makes the vectors that it keeps.
-        analyzer: How text becomes terms; the default one where it is not given.
+        embedder: The embedder of the index.
+        analyzer: Splits text into terms. Default: English.
     """
     parts = AdapterParts(embedder=embedder, location=location, analyzer=analyzer)
     given = parts.of_store
@@ -235,7 +240,7 @@ def build_store(
 
 
 def build_analyzer(config: AnalysisConfig) -> Analyzer:
-    """Return what turns text into terms, for stores and for highlighting.
+    """Return the analyzer, which splits text into terms, for stores and for highlighting.
 
     Raises:
         ConfigurationError: There is no such language, or its stop words are not installed.
@@ -250,7 +255,7 @@ def build_analyzer(config: AnalysisConfig) -> Analyzer:
 
 
 def build_word_analyzer(config: AnalysisConfig) -> Analyzer:
-    """Return what turns text into the terms of single words, in the configured language; see :func:`build_analyzer`."""
+    """Return the analyzer for single words, in the configured language."""
     return build_analyzer(config.model_copy(update={"word_ngrams": 1}))
 
 
@@ -262,10 +267,10 @@ def build_rerankers(
 ) -> tuple[ports.Reranker, ...]:
     """Return the configured reranker and its fallbacks, in their order; none of them is loaded yet.
 
-    The kind ``llm`` is left out where there is no LLM.
+    The kind ``llm`` is left out if there is no LLM.
 
     Args:
-        analyzer: Chooses the sentences that the kind ``local`` is shown; English where it is not given.
+        analyzer: Chooses the sentences that the kind ``local`` reads. Default: English.
     """
     parts = AdapterParts(llm, cross_encoder=local, analyzer=analyzer)
     made = (make(kinds.RERANKER, kind, config, parts) for kind in config.kinds)
@@ -275,7 +280,7 @@ def build_rerankers(
 def build_relevance_filter(
     config: RelevanceFilterConfig, llm: ports.LLM | None, local: Callable[[], ports.Reranker] = local_cross_encoder
 ) -> ports.RelevanceFilter | None:
-    """Return the configured relevance filter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
+    """Return the configured relevance filter; ``None`` for ``none``, and for ``llm`` if there is no LLM."""
     return make(kinds.RELEVANCE_FILTER, config.kind, config, AdapterParts(llm, cross_encoder=local))
 
 
@@ -285,13 +290,13 @@ def build_pruner(
     """Return the configured pruner, not yet loaded; ``None`` for the kind ``none``.
 
     Raises:
-        ConfigurationError: The kind stands for nothing, or something that it needs is missing; ``missing_keys`` has it.
+        ConfigurationError: The kind is unknown, or a setting is missing; ``missing_keys`` names it.
     """
     return make(kinds.PRUNER, config.kind, config, AdapterParts(embedder=embedder, cross_encoder=local))
 
 
 def build_rewriter(config: RewriterConfig, llm: ports.LLM | None) -> ports.Rewriter | None:
-    """Return the configured rewriter; ``None`` for the kind ``none``, and for ``llm`` where there is no LLM."""
+    """Return the configured rewriter; ``None`` for ``none``, and for ``llm`` if there is no LLM."""
     return make(kinds.REWRITER, config.kind, config, AdapterParts(llm))
 
 
@@ -307,31 +312,31 @@ def build_evaluator(
 
 
 def build_token_counter(config: ContextConfig) -> ports.TokenCounter | None:
-    """Return what counts the tokens of contexts; ``None`` for ``auto``: the pipeline then asks its embedder."""
+    """Return the token counter of contexts; ``None`` for ``auto``, which uses that of the embedder."""
     return make(kinds.TOKEN_COUNTER, config.token_counter, config, AdapterParts())
 
 
 def build_verifier(config: AnswerConfig, llm: ports.LLM | None) -> ports.Verifier | None:
-    """Return the configured verifier of answers; ``None`` if it asks the language model and there is none."""
+    """Return the configured verifier of answers; ``None`` if it needs a language model and there is none."""
     return make(kinds.VERIFIER, config.verifier, config, AdapterParts(llm))
 
 
 @runtime_checkable
 class OffersModels(Protocol):
-    """What a language model may have on top: others at the same provider, over the same connection."""
+    """A language model that can also return other models of its provider, over the same connection."""
 
     def with_model(self, model: str) -> ports.LLM:
-        """Return another model of the provider; it needs no closing of its own."""
+        """Return another model of the provider. It doesn't need to be closed."""
         ...
 
 
 def build_transformers(
     config: TransformConfig, llm: ports.LLM | None, given: Mapping[str, ports.QueryTransformer] | None = None
 ) -> Mapping[str, ports.QueryTransformer]:
-    """Return all transformers that there can be, by the names that a query calls them by.
+    """Return all available query transformers by name.
 
-    The built-in ones that need an LLM are left out where there is none, and ``graph`` where it is not given, also if
-    ``use`` names them.
+    Built-in ones that need an LLM are left out if there is none. ``graph`` is left out if it is not given. This is
+    also the case if ``use`` names them.
 
     Args:
         llm: Of the configuration; ``transform.model`` is another model of its provider.
@@ -360,9 +365,9 @@ def build_graph_translator(config: GraphConfig, store: ports.Store) -> GraphQuer
 
 
 def build_condenser(config: TransformConfig, llm: ports.LLM | None) -> ports.QueryTransformer | None:
-    """Return what makes a question of a conversation stand alone; ``None`` where that is switched off.
+    """Return the transformer that completes follow-up questions; ``None`` if ``transform.history`` is ``none``.
 
-    Where there is no LLM, it is the heuristic.
+    Without an LLM, it is the heuristic.
 
     Raises:
         ConfigurationError: The provider has no other models, and ``transform.model`` names one.
@@ -382,11 +387,11 @@ def model_for(config: TransformConfig, llm: ports.LLM) -> ports.LLM:
     """Return the language model that transformers ask.
 
     Raises:
-        ConfigurationError: ``transform.model`` names another than the LLM's own, and that offers no others.
+        ConfigurationError: ``transform.model`` is set, and the LLM offers no other models.
     """
     if config.model is None:
         return llm
     if not isinstance(llm, OffersModels):
-        msg = f"transform.model: {llm.id} offers no other models; leave it out, or give the LLM a method with_model"
+        msg = f"transform.model: {llm.id} offers no other models. Remove it, or give the LLM a method with_model"
         raise ConfigurationError(msg)
     return llm.with_model(config.model)

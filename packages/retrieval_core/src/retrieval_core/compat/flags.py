@@ -1,7 +1,7 @@
-"""The specification's names of settings, and what each stands for here.
+"""The specification's names of settings, and the settings that they mean.
 
-Only :mod:`retrieval_core.compat` reads them: :func:`load_flags`, and what is built on it. They may stand at the top
-level or in one of the sections of :data:`OTHER_SECTIONS`.
+Only :mod:`retrieval_core.compat` reads them, with :func:`load_flags`. They can be at the top level or in one of the
+sections of :data:`OTHER_SECTIONS`.
 """
 
 from __future__ import annotations
@@ -86,15 +86,15 @@ def load_flags(
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> RetrievalConfig:
-    """Load settings from a file or preset, arguments and the environment, by the specification's names or ours.
+    """Load settings by the specification's names or ours, from a file or preset, arguments and the environment.
 
     Args:
         file: A TOML file, or the name of a preset.
         overrides: Settings that override the file: a tree, or dotted keys such as ``{"ollama_config.host": "…"}``.
-        environment: For instance ``os.environ``, with ``RETRIEVAL_…`` names; ``None`` leaves the environment out.
+        environment: Variables such as ``os.environ``, with names ``RETRIEVAL_…``. Default: none are read.
 
     Raises:
-        ConfigurationError: Something is wrong; ``problems`` has one line for each thing, beginning with its name.
+        ConfigurationError: A setting is wrong. ``problems`` has one line for each, which begins with its name.
     """
     known, problems = RetrievalConfig.model_fields, list[str]()
     below, names = translated({} if file is None else read_toml(file), {}, known, problems)

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 from retrieval_core.config.addresses import checked_host, host_of
 
 HIDDEN = "**********"
-"""Stands for a secret, as Pydantic has it."""
-FROM_A_DUMP = "this comes from a dump of the settings, which shows no secrets; give what it was made from"
+"""The text in place of a secret, as in Pydantic."""
+FROM_A_DUMP = "this comes from a dump of the settings, which contains no secrets; set the secret itself"
 
 
 class Settings(BaseModel):

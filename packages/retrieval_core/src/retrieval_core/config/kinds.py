@@ -59,7 +59,7 @@ class Port:
         return tables.get(table)
 
     def find(self, kind: str, beside: tuple[str, ...] = ()) -> Any:
-        """Return the class of a kind, or what the path that is given in place of one leads to.
+        """Return the class of a kind, or the class or function at a path.
 
         Args:
             beside: Other names that there are, for the error.

@@ -167,7 +167,7 @@ def assemble_index(
     transformers: Mapping[str, QueryTransformer] | None = None,
     **plugged_in: Any,
 ) -> Index:
-    """Return an index at a place; what is given is used in place of what is configured.
+    """Return an index at a location; given components replace the configured ones.
 
     Args:
         config: A complete one. It says which transformers are used, whether they are given or configured.
@@ -175,7 +175,7 @@ def assemble_index(
         plugged_in: What else :func:`build_pipeline` takes.
 
     Raises:
-        ConfigurationError: A name in the configuration stands for nothing.
+        ConfigurationError: A kind is unknown.
     """
     unused = () if embedder is None else ("embedder",)
     if embedder is None:
@@ -233,7 +233,7 @@ def build_pipeline(
         make: What it becomes.
 
     Raises:
-        ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
+        ConfigurationError: A kind is unknown, or a required setting is missing.
     """
     llm = build_llm(config.llm) if llm is None else llm
     return make(
@@ -259,14 +259,14 @@ def build_stages(
     reranker: Reranker | Sequence[Reranker] | None = None,
     verifier: Verifier | None = None,
 ) -> dict[str, Any]:
-    """Return what follows a search, as keyword arguments of a pipeline or of several indexes.
+    """Return the stages after the search, as keyword arguments of a pipeline or of several indexes.
 
     Args:
         reranker: In place of the configured one.
         verifier: In place of the configured one.
 
     Raises:
-        ConfigurationError: A name in the configuration stands for nothing, or something that it needs is not set.
+        ConfigurationError: A kind is unknown, or a required setting is missing.
     """
     # Loaded once, whichever stages use it.
     local = cache(lambda: local_cross_encoder(config.reranker.batch_size))
@@ -288,17 +288,17 @@ def build_answer_writer(
     local: Callable[[], Reranker],
     verifier: Verifier | None = None,
 ) -> Lazy[AnswerWriter]:
-    """Return what answers questions, made when it is first needed.
+    """Return the answer writer, created when it is first needed.
 
     Args:
-        llm: Writes answers; without one they are in the passages' own words.
-        analyzer: The index's.
-        local: Makes the cross-encoder of this machine, which other stages may share. Where it is not installed, words
-            alone choose the sentences of answers that are not written.
+        llm: Writes answers. Without one they are extracted from the chunks.
+        analyzer: The analyzer of the index.
+        local: Returns the cross-encoder of this machine. If it is not installed, the sentences of extracted answers are
+            chosen by their words only.
         verifier: In place of the configured one.
 
     Raises:
-        ConfigurationError: A name in the configuration stands for nothing.
+        ConfigurationError: A kind is unknown.
     """
 
     def make() -> AnswerWriter:

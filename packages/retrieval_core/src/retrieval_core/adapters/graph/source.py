@@ -54,7 +54,7 @@ def _stamp_of(path: Path) -> Stamp:
     try:
         state = path.stat()
     except FileNotFoundError as error:
-        msg = f"graph.file: there is no file {path}; it holds the triples of the knowledge graph, one a line"
+        msg = f"graph.file: there is no file {path}. Set it to a file of triples, one JSON object a line"
         raise ConfigurationError(msg) from error
     except OSError as error:
         raise _unreadable(path, error) from error

@@ -130,7 +130,7 @@ def _check_cut(dimension: int | None, facts: ModelFacts, section: str, place: st
     cut_to = f"may be cut to {', '.join(map(str, allowed))}" if allowed else "are not known to bear being cut"
     msg = (
         f"{place}: vectors of this model have {facts.dimension} components and {cut_to}; {section}.dimension is "
-        f"{dimension}. Leave it out; or, if its card says that it was trained for that, list it as "
+        f"{dimension}. Remove this setting, or, if the model's card lists this dimension, add it to "
         "matryoshka_dimensions in the config.json beside the model"
     )
     raise ConfigurationError(msg)

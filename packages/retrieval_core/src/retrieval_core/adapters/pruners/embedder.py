@@ -60,8 +60,8 @@ class EmbedderPruner:
             raise ConfigurationError(msg, missing_keys=("embedder.kind",))
         if threshold is None and not parts.embedder.id.startswith(f"{BGE_SMALL_EN.files.name}@"):
             msg = (
-                f"pruner.threshold: needed for the embedder {parts.embedder.id}; the least cosine of a sentence that "
-                "bears on a question depends on the model"
+                f"pruner.threshold: needed for the embedder {parts.embedder.id}, which has no default. Set it to the "
+                "lowest cosine of a sentence that is kept"
             )
             raise ConfigurationError(msg, missing_keys=("pruner.threshold",))
         return cls(parts.embedder, threshold=DEFAULT_THRESHOLD if threshold is None else threshold)

@@ -68,7 +68,7 @@ async def find_best(
     if not (is_all or is_enough):
         problems.append(
             f"of the {len(records)} best points only {len(found)} match the filter, which {service} cannot evaluate "
-            "itself, and there may be others; add a condition that it can, such as $eq"
+            "itself, and there may be others; add a filter that it can evaluate, such as $eq"
         )
     if left_out:
         problems.append(f"{len(left_out)} of the best points were left out: {left_out[0]}")

@@ -135,7 +135,7 @@ class QdrantCollection:
         if state is not None and self._is_mapped:
             msg = (
                 f"{self._identity.location} is an index of this library; leave {self._mapping.section} out, "
-                "which is for others"
+                "which is for collections that other programs filled"
             )
             raise IndexFormatError(msg)
         opened = await self._foreign() if state is None else Opened(state.manifest, DENSE)
@@ -280,7 +280,7 @@ class QdrantCollection:
         if any(OWN in (point.payload or {}) for point in points):
             msg = (
                 f"{self._identity.location} is an index of this library, but says nothing of itself. If another "
-                "process is creating it, try again; otherwise build the index anew, in another collection"
+                "process is creating it, try again. Otherwise build the index anew, in another collection"
             )
             raise IndexFormatError(msg)
         self._mapping.check((str(point.id), point.payload or {}) for point in points)
