@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,6 +10,7 @@ from retrieval_core import open_index
 from retrieval_core.adapters.registry import build_embedder, build_store
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
+from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.config import EmbedderConfig, RetrievalConfig, StoreConfig, load_config, missing_settings
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.settings import base_folder
@@ -141,6 +143,18 @@ def test_what_is_handed_in_needs_no_key() -> None:
     store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
     with open_index(config=config, embedder=embedder, store=store) as index:
         assert index.store is store
+
+
+def test_a_transformer_that_is_handed_in_is_no_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is not looked up among those that packages register, which would read files on an event loop."""
+    monkeypatch.setattr("retrieval_core.config.kinds._registered", lambda group: pytest.fail(f"{group} was read"))
+    expand = KeywordExpander({"moon": ["luna"]})
+
+    async def opened() -> tuple[str, ...]:
+        async with open_index(config=MEMORY, transformers={"mine": expand}, embedder=FakeEmbedder()) as index:
+            return index.config.transform.use
+
+    assert asyncio.run(opened())[-1] == "mine"
 
 
 def test_a_wrong_product_of_a_factory_is_not_shown() -> None:

@@ -127,7 +127,9 @@ class Port:
 
         A path given in place of a kind has neither: its class is not imported while settings are loaded.
         """
-        return kind in self.services or (kind not in self.built_in and kind in _registered(self.group))
+        if kind in self.built_in or ":" in kind:
+            return kind in self.services
+        return kind in _registered(self.group)
 
 
 def table_of(kind: str) -> str:

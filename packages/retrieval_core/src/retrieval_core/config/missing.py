@@ -6,18 +6,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.config.base import AdapterSettings
-from retrieval_core.config.kinds import PORTS, table_of
+from retrieval_core.config.kinds import PORTS, TRANSFORMER, table_of
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from retrieval_core.config.adapters import PortConfig
     from retrieval_core.config.model import RetrievalConfig
 
 
 def missing_settings(
-    config: RetrievalConfig, *, with_embedder: bool = True, with_store: bool = True, with_llm: bool = True
+    config: RetrievalConfig,
+    *,
+    with_embedder: bool = True,
+    with_store: bool = True,
+    with_llm: bool = True,
+    transformers: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the required settings that are missing: variables of the environment or keys, each with what needs it.
 
@@ -26,10 +31,11 @@ def missing_settings(
         with_embedder: Whether the configured embedder is used, and not one of the caller's.
         with_store: Whether the configured store is.
         with_llm: Whether the configured language model is.
+        transformers: Names of the caller's own transformers, which no settings are for.
     """
     given = {"embedder": not with_embedder, "store": not with_store, "llm": not with_llm}
     missing: dict[str, list[str]] = {}
-    for section, kind, settings in _chosen(config):
+    for section, kind, settings in _chosen(config, transformers):
         if given.get(section):
             continue
         key = f"{section}.{table_of(kind)}"
@@ -43,12 +49,13 @@ def missing_settings(
     return {name: " and ".join(missing[name]) for name in sorted(missing)}
 
 
-def _chosen(config: RetrievalConfig) -> Iterator[tuple[str, str, AdapterSettings]]:
+def _chosen(config: RetrievalConfig, transformers: Collection[str]) -> Iterator[tuple[str, str, AdapterSettings]]:
     """Yield each chosen kind that may need settings: its section, its name and its settings."""
     for port in PORTS.values():
         section: PortConfig | Any = getattr(config, port.section)
         for kind in getattr(section, "kinds", ()):
-            if port.needs_settings(kind):
+            is_given = port is TRANSFORMER and kind in transformers
+            if not is_given and port.needs_settings(kind):
                 with suppress(ConfigurationError):  # there is no such kind, which is told when it is made
                     settings = cast("PortConfig", section).settings_of(kind)
                     if isinstance(settings, AdapterSettings):
@@ -56,14 +63,21 @@ def _chosen(config: RetrievalConfig) -> Iterator[tuple[str, str, AdapterSettings
 
 
 def check_complete(
-    config: RetrievalConfig, *, with_embedder: bool = True, with_store: bool = True, with_llm: bool = True
+    config: RetrievalConfig,
+    *,
+    with_embedder: bool = True,
+    with_store: bool = True,
+    with_llm: bool = True,
+    transformers: Collection[str] = (),
 ) -> None:
     """Refuse a configuration that lacks something; see :func:`missing_settings`.
 
     Raises:
         ConfigurationError: ``missing_keys`` has exactly the names that are missing, ``problems`` a line for each.
     """
-    missing = missing_settings(config, with_embedder=with_embedder, with_store=with_store, with_llm=with_llm)
+    missing = missing_settings(
+        config, with_embedder=with_embedder, with_store=with_store, with_llm=with_llm, transformers=transformers
+    )
     if not missing:
         return
     problems = [f"{name}: not set (for {what})" for name, what in missing.items()]

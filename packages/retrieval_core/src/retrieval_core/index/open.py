@@ -117,7 +117,13 @@ def open_index(
         embedder=embedder, store=store, llm=llm, reranker=reranker, token_counter=token_counter, observer=observer
     )
     config = loaded(load_index_config(path) if config is None else config, transformers)
-    check_complete(config, with_embedder=embedder is None, with_store=store is None, with_llm=llm is None)
+    check_complete(
+        config,
+        with_embedder=embedder is None,
+        with_store=store is None,
+        with_llm=llm is None,
+        transformers=tuple(transformers or ()),
+    )
     return assemble_index(
         config,
         Path(path or config.index),

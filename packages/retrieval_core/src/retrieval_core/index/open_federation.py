@@ -94,7 +94,13 @@ def open_indexes(
         config = load_shared_config(paths.values())
     config = loaded(config, transformers)
     embeds = embedder is None and (bool(paths) or config.pruner.kind == "embedder")
-    check_complete(config, with_embedder=embeds, with_store=bool(paths), with_llm=llm is None)
+    check_complete(
+        config,
+        with_embedder=embeds,
+        with_store=bool(paths),
+        with_llm=llm is None,
+        transformers=tuple(transformers or ()),
+    )
     if paths and config.store.kind not in IN_FILES:
         msg = (
             f"store.kind: an index of the kind {config.store.kind!r} is no file; open each with open_index and "
