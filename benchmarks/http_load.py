@@ -247,7 +247,7 @@ def show_throughput(command: list[str], seconds: int, folder: Path) -> float:
 
 def environment() -> dict[str, str]:
     """Return settings with which every question is searched for."""
-    return {"RETRIEVAL_CACHE__ENABLED": "false", "RETRIEVAL_MCP__HTTP__REQUEST_SECONDS": str(REQUEST_SECONDS)}
+    return {"RETRIEVAL_CACHE__KIND": "none", "RETRIEVAL_MCP__HTTP__REQUEST_SECONDS": str(REQUEST_SECONDS)}
 
 
 def show_overload(command: list[str], capacity: float, seconds: float) -> bool:
@@ -287,7 +287,7 @@ def show_numbers(command: list[str]) -> None:
         memory = server.memory("VmHWM")
         asyncio.run(side_by_side(server, 8, 1000))
         each = (server.memory("VmHWM") - memory) / 8
-    with serving(command, RETRIEVAL_CACHE__ENABLED="true") as server:
+    with serving(command, RETRIEVAL_CACHE__KIND="memory") as server:
         whole = median(asyncio.run(times_of(server, 200, same=True))[0])
     results = [len(json.dumps(result)) for result in json.loads(body)["results"]]
     query = len(json.dumps({"query_text": "How do I set up a vector database?", "top_k": 10}))
