@@ -35,7 +35,6 @@ from retrieval_core.types.context import (
     Quote,
     QuoteVerdict,
     Role,
-    format_citation,
 )
 from retrieval_core.types.documents import (
     JSON,
@@ -48,6 +47,7 @@ from retrieval_core.types.documents import (
     Section,
     Span,
     content_hash,
+    format_citation,
     freeze,
 )
 from retrieval_core.types.integrity import (

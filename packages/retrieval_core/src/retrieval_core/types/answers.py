@@ -6,8 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.types.display import Display
+from retrieval_core.types.documents import format_citation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from retrieval_core.types.context import Citation, ContextPack, Quote
     from retrieval_core.types.documents import Span
     from retrieval_core.types.results import Degradation, StageRecord, Usage
@@ -169,6 +172,20 @@ class Answer(Display):
         """Tokens of the models that wrote the answer, without the search; ``None`` if no model counts them."""
         usages = [record.usage for record in self.stages if record.usage is not None]
         return None if not usages else sum(usages[1:], start=usages[0])
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "query": self.query,
+            "kind": self.kind,
+            "text": self.text,
+            "confidence": None if self.confidence is None else self.confidence.value,
+            "sources": len(self.sources),
+            "note": self.note,
+            "error": self.error,
+        }
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        return ("", "source"), ((citation.number, format_citation(citation)) for citation in self.sources)
 
 
 @dataclass(frozen=True, slots=True)

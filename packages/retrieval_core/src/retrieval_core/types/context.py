@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.types.display import Display
-from retrieval_core.types.documents import FrozenDict, PageSpan, Span, content_hash, freeze
-from retrieval_core.types.escapes import escape_name
+from retrieval_core.types.documents import FrozenDict, PageSpan, Span, content_hash, format_citation, freeze
 
 if TYPE_CHECKING:
-    from retrieval_core.types.documents import Chunk, Metadata
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from retrieval_core.types.documents import Metadata
     from retrieval_core.types.results import Degradation, Hit, Relevance, StageRecord
 
 Role: TypeAlias = Literal["primary", "parent", "sibling", "cross_page"]
@@ -23,8 +23,6 @@ Outcome: TypeAlias = Literal["kept", "shortened", "dropped"]
 QuoteVerdict: TypeAlias = Literal["exact", "equivalent", "not_found"]
 """How a text contains a quote: ``exact``, character by character; ``equivalent``, with the same words in other
 typography or markup, or with marked omissions; ``not_found``."""
-
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,10 @@ class Citation(Display):
     section_path: tuple[str, ...] = ()
     row_range: tuple[int, int] | None = None
     item_range: tuple[int, int] | None = None
+
+    def _facts(self) -> Mapping[str, object]:
+        quotes = " […] ".join(quote.text for quote in self.quotes)
+        return {"number": self.number, "source": format_citation(self), "quotes": quotes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,15 @@ class ContextPassage(Display):
     def score(self) -> float | None:
         """The score of its best hit; ``None`` for other roles."""
         return self.hits[0].score if self.hits else None
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "number": self.citation.number,
+            "role": self.role,
+            "source": format_citation(self.citation),
+            "tokens": self.tokens,
+            "text": self.text,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,41 +217,27 @@ class ContextPack(Display):
         """The citations of the passages, in order."""
         return tuple(passage.citation for passage in self.passages)
 
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "query": self.query,
+            "passages": len(self.passages),
+            "token_count": self.token_count,
+            "max_tokens": self.max_tokens,
+            "note": self.note,
+            "degraded": tuple(degradation.stage for degradation in self.degraded),
+        }
 
-def format_citation(place: Chunk | Citation) -> str:
-    """Return a citation as one line, such as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
-
-    A document whose ID is a UUID is named by its source, if known. Ranges of table rows and list items come last. Names
-    are escaped, so they can't forge parts of the line.
-
-    Args:
-        place: A chunk or a citation.
-
-    Example::
-
-        with open_index("notes.db") as index:
-            print(format_citation(index.retrieve("how far away is the moon").hits[0].chunk))
-    """
-    name = (_UUID.fullmatch(place.document_id) and place.source) or place.document_id
-    parts = [f"Doc: {escape_name(name)}"]
-    if place.page_span:
-        parts.append(f"Page: {_range(place.page_span.first, place.page_span.last)}")
-    if place.section_path:
-        parts.append(f"Section: {' > '.join(map(escape_name, place.section_path))}")
-    if place.row_range:
-        parts.append(f"Rows: {_range(*place.row_range)}")
-    if place.item_range:
-        parts.append(f"Items: {_range(*place.item_range)}")
-    return " | ".join(parts)
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        rows = (
+            (each.citation.number, each.role, each.tokens, format_citation(each.citation), each.text)
+            for each in self.passages
+        )
+        return ("", "role", "tokens", "source", "text"), rows
 
 
 def on_one_line(text: str) -> str:
     """Return a text on one line: each run of white space becomes one space."""
     return " ".join(text.split())
-
-
-def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def _as_mapping(passage: ContextPassage) -> Metadata:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import isfinite
 from reprlib import repr  # noqa: A004 - shortens long values
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.display import Display
-from retrieval_core.types.escapes import valid_unicode
+from retrieval_core.types.escapes import escape_name, valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     """One embedding, shape ``(dimension,)``."""
     Matrix: TypeAlias = NDArray[np.float32]
     """Several embeddings, shape ``(count, dimension)``."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 JSON: TypeAlias = "str | int | float | bool | list[JSON] | tuple[JSON, ...] | Mapping[str, JSON] | None"
 Metadata: TypeAlias = "Mapping[str, JSON]"
@@ -212,6 +215,13 @@ class Document(Display):
             raise wrong_type(self, "timestamp", "a datetime or None")
         object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
 
+    def _facts(self) -> Mapping[str, object]:
+        source = None if self.source == self.id else self.source
+        return {"id": self.id, "title": self.title, "source": source, "text": self.text}
+
+    def _details(self) -> Mapping[str, object]:
+        return {"metadata": dict(self.metadata)}
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DocumentInfo(Display):
@@ -234,6 +244,16 @@ class DocumentInfo(Display):
     metadata: Metadata = field(default_factory=FrozenDict)
     timestamp: datetime | None = None
     source_index: str | None = None
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "id": self.id,
+            "title": self.title,
+            "source": self.source,
+            "chunks": self.chunks,
+            "metadata": dict(self.metadata),
+            "source_index": self.source_index,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,3 +381,75 @@ class Chunk(Display):
         """
         heading = " > ".join(dict.fromkeys(part for part in (self.title, *self.section_path) if part))
         return f"{heading}\n{self.text}" if heading else self.text
+
+    def _facts(self) -> Mapping[str, object]:
+        source = self.source or self.document_id
+        return {"id": self.id, "source": source, "section": " > ".join(self.section_path), "text": self.text}
+
+    def _details(self) -> Mapping[str, object]:
+        return {"citation": format_citation(self), "metadata": dict(self.metadata)}
+
+
+class Place(Protocol):
+    """What has a place in a document: a chunk or a citation."""
+
+    @property
+    def document_id(self) -> str:
+        """ID of the document."""
+        ...
+
+    @property
+    def source(self) -> str | None:
+        """Path or URL."""
+        ...
+
+    @property
+    def page_span(self) -> PageSpan | None:
+        """First and last page, if the document has pages."""
+        ...
+
+    @property
+    def section_path(self) -> tuple[str, ...]:
+        """Headings above it, the outermost first."""
+        ...
+
+    @property
+    def row_range(self) -> tuple[int, int] | None:
+        """First and last table row, from 1."""
+        ...
+
+    @property
+    def item_range(self) -> tuple[int, int] | None:
+        """First and last list item, from 1."""
+        ...
+
+
+def format_citation(place: Place) -> str:
+    """Return a citation as one line, such as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
+
+    A document whose ID is a UUID is named by its source, if known. Ranges of table rows and list items come last. Names
+    are escaped, so they can't forge parts of the line.
+
+    Args:
+        place: A chunk or a citation.
+
+    Example::
+
+        with open_index("notes.db") as index:
+            print(format_citation(index.retrieve("how far away is the moon").hits[0].chunk))
+    """
+    name = (_UUID.fullmatch(place.document_id) and place.source) or place.document_id
+    parts = [f"Doc: {escape_name(name)}"]
+    if place.page_span:
+        parts.append(f"Page: {_range(place.page_span.first, place.page_span.last)}")
+    if place.section_path:
+        parts.append(f"Section: {' > '.join(map(escape_name, place.section_path))}")
+    if place.row_range:
+        parts.append(f"Rows: {_range(*place.row_range)}")
+    if place.item_range:
+        parts.append(f"Items: {_range(*place.item_range)}")
+    return " | ".join(parts)
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"

@@ -11,11 +11,12 @@ from retrieval_core.types.documents import (
     FrozenDict,
     Span,
     clean_texts,
+    format_citation,
     freeze,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.types.documents import Metadata, Vector
 
@@ -94,6 +95,9 @@ class Scores(Display):
     relevance: float | None = None
     final: float | None = None
 
+    def _facts(self) -> Mapping[str, object]:
+        return {name: getattr(self, name) for name in Scores.__dataclass_fields__}
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -151,6 +155,14 @@ class Hit(Display):
     def id(self) -> str:
         """The ID of the chunk."""
         return self.chunk.id
+
+    def _facts(self) -> Mapping[str, object]:
+        own = {"id": self.id, "score": self.score, "source_index": self.source_index}
+        return {**own, **self._facts_of(self.chunk)}
+
+    def _details(self) -> Mapping[str, object]:
+        reason = {"relevance_reason": self.relevance_reason}
+        return {**self._facts_of(self.scores), **reason, **self._details_of(self.chunk)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,3 +384,23 @@ class RetrievalResult(Display):
             "context_precision": self.evaluation.context_precision,
             "response_relevancy": self.evaluation.response_relevancy,
         }
+
+    def _facts(self) -> Mapping[str, object]:
+        relevance = self.relevance
+        return {
+            "query": self.query,
+            "hits": len(self.hits),
+            "relevance": None if relevance is None else relevance.value,
+            "note": None if relevance is None else relevance.note,
+            "latency_ms": round(self.latency_ms),
+            "from_cache": self.from_cache or None,
+            "degraded": tuple(degradation.stage for degradation in self.degraded),
+        }
+
+    def _lines(self) -> Sequence[object]:
+        return self.hits
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        hits = enumerate(self.hits, 1)
+        rows = ((rank, hit.score, format_citation(hit.chunk), hit.chunk.text) for rank, hit in hits)
+        return ("", "score", "source", "text"), rows
