@@ -44,6 +44,10 @@ class Careless(Acme):
         def _check(cls, value):
             raise RuntimeError("no pins")
 
+class Fails(Acme):
+    def __init__(self, **settings):
+        raise RuntimeError("out of memory")
+
 value = {"a": 1}
 """
 ENTRIES = {
@@ -51,6 +55,7 @@ ENTRIES = {
     "plain": "acme:plain",
     "no-model": "acme:NoModel",
     "careless": "acme:Careless",
+    "fails": "acme:Fails",
     "missing": "acme_missing:Acme",
     "explodes": "acme_explodes:Acme",
     "unfinished": "acme_unfinished:Acme",
@@ -87,6 +92,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "no-model": ({KIND: "no-model"}, {}),
     "no-model by its path": ({KIND: "acme:NoModel"}, {}),
     "careless": ({KIND: "careless", "reranker.careless.pin": 1}, {}),
+    "fails": ({KIND: "fails", "reranker.fails.token": "t0ken"}, {}),
+    "fails by its path": ({KIND: "acme:Fails", TABLE: {"token": "t0ken"}}, {}),
     "missing": ({KIND: "missing"}, {"ACME_TOKEN": "x"}),
     "explodes": ({KIND: "explodes"}, {}),
     "explodes by its path": ({KIND: "acme_explodes:Acme"}, {}),
@@ -147,6 +154,8 @@ def test_it_is_made(results: dict[str, Any], name: str, made: list[str]) -> None
         ("no-model", ["reranker.no_model: Settings of 'no-model' must be a class that inherits from"]),
         ("no-model by its path", ["reranker.kind: Settings of 'acme:NoModel' must be a class that inherits from"]),
         ("careless", ["reranker.careless: it cannot be read (RuntimeError: no pins)"]),
+        ("fails", ["reranker.kind: 'fails' could not be created (RuntimeError: out of memory)"]),
+        ("fails by its path", ["reranker.kind: 'acme:Fails' could not be created (RuntimeError: out of memory)"]),
         ("missing", ["reranker.missing: 'acme_missing:Acme' cannot be imported (No module named 'acme_missing')"]),
         ("explodes", ["reranker.explodes: 'acme_explodes:Acme' cannot be imported (RuntimeError: [secret])"]),
         ("explodes by its path", ["reranker.kind: 'acme_explodes:Acme' cannot be imported (RuntimeError: "]),

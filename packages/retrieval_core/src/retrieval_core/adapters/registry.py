@@ -30,7 +30,7 @@ from retrieval_core.config.base import AdapterSettings
 from retrieval_core.config.kinds import CUSTOM, NONE, Port
 from retrieval_core.config.missing import check_complete
 from retrieval_core.config.problems import problems_of, refusal
-from retrieval_core.errors import ConfigurationError, InvalidParameterError
+from retrieval_core.errors import ConfigurationError, InvalidParameterError, RetrievalError
 from retrieval_core.ports.checks import ABILITIES, missing_abilities
 
 if TYPE_CHECKING:
@@ -107,14 +107,16 @@ def make(port: Port, kind: str, section: Any, parts: AdapterParts, beside: tuple
         return None
     settings, arguments = _settings(port, kind, maker, section)
     parts = replace(parts, kind=kind, section=section, cross_encoder=parts.cross_encoder or local_cross_encoder)
-    if hasattr(maker, "from_settings"):
-        made = maker.from_settings(settings, parts)
-    elif kind in port.built_in:
-        return maker(**arguments)
-    else:
-        made = _called(port, kind, maker, {**given, **arguments})
+    has_maker = hasattr(maker, "from_settings")
     if kind in port.built_in:
-        return made
+        return maker.from_settings(settings, parts) if has_maker else maker(**arguments)
+    try:
+        made = maker.from_settings(settings, parts) if has_maker else _called(port, kind, maker, {**given, **arguments})
+    except RetrievalError:
+        raise
+    except Exception as error:  # somebody else's class may raise anything
+        msg = without_secrets(f"{port.setting}: {kind!r} could not be created ({type(error).__name__}: {error})")
+        raise ConfigurationError(msg) from error
     if missing := missing_abilities(made, NEEDED[port.section]):
         what = type(made).__name__  # and not what it shows of itself, which may hold its settings
         msg = f"{port.setting}: {kind!r} made an object of the type {what}, which has no {', '.join(missing)}; "

@@ -43,6 +43,8 @@ OF_THE_PLACE = frozenset({"index", "store.kind"})
 """Settings that the place of an index says itself, or that are for one run."""
 CAN_NAME_CODE = frozenset({"kind", "fallbacks", "use", "verifier", "token_counter"})
 """Last parts of the keys whose values may be ``package.module:factory``."""
+TABLES_WITH_CODE = frozenset({"pruner.provence"})
+"""Tables that choose a model whose repository contains code that is executed."""
 LONGEST = 65_536
 """Characters of remembered settings that are read."""
 
@@ -129,8 +131,9 @@ def read_remembered(text: str) -> tuple[dict[str, Any], list[str]]:
     reasons: dict[str, list[str]] = {}
     for key, value in settings.items():
         if not _may(key, value):
-            reasons.setdefault(gone(key) or "not a setting that an index can have", []).append(shown(key))
-    problems = [f"{', '.join(keys)}: {reason}" for reason, keys in reasons.items()]
+            reasons.setdefault(gone(key) or "", []).append(shown(key))
+    problems = [f"{key}: not a setting that an index can have" for key in reasons.pop("", ())]
+    problems += [f"{', '.join(keys)}: {reason}" for reason, keys in reasons.items()]
     settings = {key: value for key, value in settings.items() if _may(key, value)}
     while settings:
         try:
