@@ -15,8 +15,7 @@ from retrieval_core.adapters.llms.openai import OpenAILLM
 from retrieval_core.adapters.rerankers.llm import LLMReranker
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import MalformedAnswerError, ServiceError
-from retrieval_core.pipeline.cache.reranks import RerankCache
-from retrieval_core.pipeline.stages.rerank import rerank
+from retrieval_core.pipeline.stages.rerank import RerankCache, rerank
 from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool

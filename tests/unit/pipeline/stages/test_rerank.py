@@ -10,8 +10,7 @@ import pytest
 
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.pipeline.cache.reranks import RerankCache
-from retrieval_core.pipeline.stages.rerank import Reranked, rerank
+from retrieval_core.pipeline.stages.rerank import RerankCache, Reranked, rerank
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool

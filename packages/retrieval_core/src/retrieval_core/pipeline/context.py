@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import checked_count
-from retrieval_core.pipeline.federation.scopes import index_of, scoped, scoped_surroundings, unscoped
+from retrieval_core.pipeline.scopes import index_of, scoped, scoped_surroundings, unscoped
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request

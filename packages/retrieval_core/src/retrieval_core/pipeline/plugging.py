@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import InvalidParameterError, checked_count
-from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
-from retrieval_core.pipeline.cache.reranks import RerankCache
-from retrieval_core.pipeline.stages.embed import Questions, Recovery
+from retrieval_core.pipeline.stages.embed import EmbeddingCache, Questions, Recovery
+from retrieval_core.pipeline.stages.rerank import RerankCache
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.breaker import BREAKER_PAUSE, CircuitBreakers
 from retrieval_core.run.plugin_task import start_task, wait_or_abandon

@@ -20,8 +20,8 @@ from retrieval_core.run.outcomes import is_callers_fault, raise_faults
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.cache.reranks import RerankCache
     from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.rerank import RerankCache
     from retrieval_core.pipeline.stages.search import Searched
     from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter
     from retrieval_core.run.runner import Run

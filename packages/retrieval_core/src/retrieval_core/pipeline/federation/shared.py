@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
-from retrieval_core.pipeline.cache.embeddings import EmbeddingCache
+from retrieval_core.pipeline.stages.embed import EmbeddingCache
 from retrieval_core.ports import CountsTokens, Transformed, Versioned
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import LruCache
