@@ -33,6 +33,10 @@ def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
         # Opening an index without a configuration reads the settings beside it, a few kilobytes; it says so.
         for function in blocker.functions.values():
             function.can_block_in("index/settings.py", {"load_index_config", "load_shared_config"})
+        # A kind that is not built in is looked up among those that installed packages register, once in a process, when
+        # settings are loaded; it says so.
+        for function in blocker.functions.values():
+            function.can_block_in("config/kinds.py", {"_registered"})
         # The coverage tool takes a lock of its own wherever a line is seen first, also in the middle of a coroutine.
         blocker.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
         yield blocker

@@ -52,6 +52,9 @@ def load_config(
 ) -> RetrievalConfig:
     """Load the settings from a file or preset, overrides and the environment.
 
+    If a kind is not built in, the entry points of the installed packages are read once per process, which takes some
+    milliseconds.
+
     Args:
         file: A TOML file, or the name of a preset.
         overrides: Settings that override all other sources: a tree, or dotted keys such as ``{"search.top_k": 5}``.
