@@ -187,7 +187,8 @@ def mcp_alone(session: nox.Session) -> None:
 def schemathesis(session: nox.Session) -> None:
     """Hold the service over HTTP against its own OpenAPI document; takes the examples of each operation."""
     session.install("-e", f"{CORE}[documents,tokens]", "-e", f"./{SERVER}", *group("test-files", "test-schemathesis"))
-    session.run("python", "tests/support/schemathesis_run.py", *(session.posargs or ["200"]))
+    examples = session.posargs or ["200"]
+    session.run("python", "tests/support/schemathesis_run.py", *examples, env={"PYTHONPATH": "tests"})
 
 
 @nox.session
