@@ -37,6 +37,7 @@ from retrieval_core.ports.stores import (
     FetchRequest,
     FieldCatalogue,
     FieldInfo,
+    HeldIndex,
     ListsDocuments,
     Manifest,
     Optimizes,
@@ -53,6 +54,7 @@ from retrieval_core.ports.stores import (
     StoreInfo,
     TermCounts,
     Versioned,
+    held_index,
 )
 from retrieval_core.ports.transformers import BOTH_SIDES, Linked, QueryContext, QueryTransformer, Transformed, Variant
 from retrieval_core.ports.verifiers import Verdicts, Verified, Verifier
@@ -81,6 +83,7 @@ __all__ = [
     "Fetched",
     "FieldCatalogue",
     "FieldInfo",
+    "HeldIndex",
     "Judgements",
     "Kept",
     "Linked",
@@ -120,4 +123,5 @@ __all__ = [
     "Verified",
     "Verifier",
     "Versioned",
+    "held_index",
 ]

@@ -581,6 +581,40 @@ class CountsTerms(Protocol):
         ...
 
 
+class HeldIndex(Protocol):
+    """One version of a small index in memory: the same results and errors as the store's methods, without waiting.
+
+    The methods compute only: no files, no network, no threads. Several threads may call them.
+    """
+
+    @property
+    def version(self) -> str:
+        """The version of the index, as :meth:`Versioned.version` returns it."""
+        ...
+
+    def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates, best first, each with its chunk; see :meth:`Store.search` for its errors."""
+        ...
+
+    def fetch(self, request: FetchRequest) -> Fetched:
+        """Return those of the requested records that exist; see :meth:`Store.fetch` for its errors."""
+        ...
+
+    def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
+        """Return how many chunks pass a filter, and how many of these contain each term."""
+        ...
+
+
+def held_index(store: object) -> HeldIndex | None:
+    """Return a store's current version in memory, within microseconds; ``None`` if there is none.
+
+    Other stores have none. It is also missing if the index is too large, not loaded yet, or was written to since.
+    The function looks for ``held`` in the store's class, so that it doesn't bypass an object that wraps a store.
+    """
+    held = getattr(type(store), "held", None)
+    return None if held is None else held(store)
+
+
 @runtime_checkable
 class SamplesFields(Protocol):
     """A store of which only some chunks can be looked at to find the names of their fields."""
