@@ -75,6 +75,28 @@ def test_a_call_that_works(pool: ThreadPool) -> None:
     assert run.elapsed_ms == 250
 
 
+def test_what_only_computes_is_called_at_once(pool: ThreadPool) -> None:
+    """Without an event loop a function gives a value and a record, its error a failure; nothing begins too late."""
+    clock = FakeClock()
+    run = Run(pool, seconds=1, clock=clock, guard=Guard(RetryPolicy(max_retries=3, base_delay=0)))
+
+    def compute(first: int, *, second: int) -> tuple[int, int]:
+        clock.advance(0.25)
+        return first, second
+
+    assert run.now("search", compute, 1, second=2) == Ok((1, 2))
+    assert run.records == (StageRecord("search", 250, count_out=2, attempts=1, started_ms=0),)
+    failed = run.now("search", compute, 1, wrong=2)  # pyright: ignore[reportCallIssue]
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, TypeError)
+    assert run.records[-1].attempts == len(run.records[-1].failed) == 1
+    clock.advance(0.75)
+    late = run.now("search", compute, 1, second=2)
+    assert isinstance(late, Failed)
+    assert isinstance(late.error, DeadlineExceededError)
+    assert run.records[-1].attempts == 0
+
+
 @dataclass
 class UnhashableError(Exception):
     """As a plug-in may define it: equality by value makes it unhashable."""

@@ -19,7 +19,8 @@ import pytest
 from retrieval_core.errors import DeadlineExceededError, ServiceError
 from retrieval_core.run import sync
 from retrieval_core.run.events import in_step
-from retrieval_core.run.sync import SyncBridge
+from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.sync import SyncBridge, is_sync_call, to_a_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -368,7 +369,8 @@ def test_a_bridge_that_is_left_open_does_not_keep_the_process() -> None:
     """The interpreter exits at once and in silence, though a call is under way in a thread."""
     program = """
 import asyncio, threading
-from retrieval_core.run.sync import SyncBridge
+from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.sync import SyncBridge, is_sync_call, to_a_loop
 
 bridge = SyncBridge()
 begun = threading.Event()
@@ -382,3 +384,91 @@ begun.wait()
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE, capture_output=True)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_what_needs_no_loop_runs_on_the_callers_thread(bridge: SyncBridge) -> None:
+    """A coroutine that waits for nothing is run where it is called, on any thread; no thread starts for it."""
+
+    async def compute() -> tuple[int, bool]:
+        return threading.get_ident(), is_sync_call()
+
+    async def fail() -> None:
+        raise KeyError("mine")
+
+    before = set(threading.enumerate())
+    assert bridge.run_here(compute()) == (threading.get_ident(), True)
+    with pytest.raises(KeyError, match="mine"):
+        bridge.run_here(fail())
+    assert set(threading.enumerate()) == before
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(lambda: bridge.run_here(compute())[0] == threading.get_ident()).result()
+
+
+def test_what_needs_a_loop_is_moved_to_it_in_its_own_context(bridge: SyncBridge) -> None:
+    """From where it awaits ``to_a_loop()``, a coroutine is a task; it can reset what it set before, and be bounded."""
+    variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+    async def move() -> tuple[str, str, str, bool]:
+        token, first = variable.set(f"{variable.get()}, changed"), threading.current_thread().name
+        await to_a_loop()
+        second, seen = await thread_name(), variable.get()
+        variable.reset(token)
+        assert asyncio.current_task() is not None
+        return first, second, f"{seen}, {variable.get()}", is_sync_call()
+
+    async def hang() -> None:
+        await to_a_loop()
+        async with asyncio.timeout(0.01):
+            await asyncio.Event().wait()
+
+    variable.set("mine")
+    here = threading.current_thread().name
+    assert bridge.run_here(move()) == (here, "retrieval-sync", "mine, changed, mine", True)
+    with pytest.raises(TimeoutError):
+        bridge.run_here(hang())
+
+
+def test_waiting_without_a_loop_is_an_error(bridge: SyncBridge) -> None:
+    """A coroutine that waits for something else first is told so, and closed."""
+
+    async def wait() -> None:
+        await asyncio.sleep(0)
+
+    waiting = wait()
+    with pytest.raises(RuntimeError, match=r"wait waits .*to_a_loop"):
+        bridge.run_here(waiting)
+    assert waiting.cr_frame is None
+
+
+def test_in_a_running_loop_nothing_runs_in_that_loop(bridge: SyncBridge) -> None:
+    """Where a loop is running on the caller's thread, as in a notebook, the whole coroutine is moved."""
+
+    async def cell() -> tuple[str, bool]:
+        return bridge.run_here(thread_name()), is_sync_call()
+
+    assert asyncio.run(cell()) == ("retrieval-sync", False)
+
+
+def test_single_flight_shares_only_what_needs_a_loop(bridge: SyncBridge) -> None:
+    """A call that computes makes no task; callers of several threads share one that goes on in the loop."""
+    flights = SingleFlight[str]()
+    both = threading.Barrier(2)
+    runs: list[str] = []
+
+    async def compute() -> str:
+        return threading.current_thread().name
+
+    async def share() -> str:
+        both.wait(PATIENCE)
+        await to_a_loop()
+        runs.append("run")
+        await asyncio.sleep(0.2)
+        return threading.current_thread().name
+
+    before = set(threading.enumerate())
+    assert bridge.run_here(flights.run("key", compute)) == threading.current_thread().name
+    assert set(threading.enumerate()) == before
+    with ThreadPoolExecutor(2) as threads:
+        futures = [threads.submit(lambda: bridge.run_here(flights.run("key", share))) for _ in range(2)]
+        assert {future.result() for future in futures} == {"retrieval-sync"}
+    assert runs == ["run"]

@@ -17,7 +17,7 @@ from retrieval_core.run.observe.several import SeveralObservers
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.run.runner import Run
 from retrieval_core.run.single_flight import SingleFlight
-from retrieval_core.run.sync import SyncBridge
+from retrieval_core.run.sync import SyncBridge, to_a_loop
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Lifecycle(Closing):
         """
         cold = [part for part in parts if getattr(part, "is_loaded", True) is False and hasattr(part, "load")]
         if cold := [part for part in cold if id(part) not in self._slow]:
+            await to_a_loop()
             await asyncio.gather(*(self._loads.run(str(id(part)), partial(self._load_part, part)) for part in cold))
 
     async def _load_part(self, part: Any) -> None:

@@ -12,6 +12,7 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.plugin_task import start_task, wait_or_abandon
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
+from retrieval_core.run.sync import has_loop, to_a_loop
 from retrieval_core.run.threads import name_of
 from retrieval_core.types import FailedAttempt, StageRecord, Usage
 
@@ -206,6 +207,8 @@ class Run:
         A function that is no coroutine function runs in a thread; if it returns an awaitable, that is awaited.
         Errors become :class:`Failed`; cancellation of the caller passes through.
         """
+        if not has_loop():
+            await to_a_loop()
         guard = self._guard
         bound = guard.timeouts.get(stage)
         call = (self if bound is None else self._bound_for_a_call(*bound))._call  # noqa: SLF001 - of this run's part
@@ -219,6 +222,50 @@ class Run:
         self._records.append(record)
         return outcome
 
+    def now(self, stage: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Ok[T] | Failed:
+        """Call a function that computes only, without waiting, and record it as :meth:`call` does.
+
+        It is called once, on this thread, if the deadline is not over. Its errors become :class:`Failed`.
+        """
+        observer = self._guard.observer
+        if observer is None:
+            outcome, record = self._compute(stage, function, args, kwargs)
+        else:
+            with observer.span(stage) as span:
+                outcome, record = self._compute(stage, function, args, kwargs)
+                span.end(record, outcome.error if isinstance(outcome, Failed) else None)
+        self._records.append(record)
+        return outcome
+
+    def _compute(
+        self, stage: str, function: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Ok[T] | Failed, StageRecord]:
+        calls = _Calls(self._clock.now())
+        try:
+            if self._limit is not None and calls.started - self._started >= self._limit:
+                raise self._exceeded(stage)  # noqa: TRY301 - it becomes a value like the function's own errors
+            calls.attempts = 1
+            value = function(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
+            failed = Failed(stage, error, calls.attempts)
+            if calls.attempts:
+                took = (self._clock.now() - calls.started) * 1000
+                calls.failed = (FailedAttempt(self._since_query(calls.started), took, failed.reason),)
+            return failed, self._record(stage, calls, error=failed.reason)
+        return Ok(value), self._record(stage, calls, count_out=_size(value))
+
+    def _record(self, stage: str, calls: _Calls, **told: Any) -> StageRecord:
+        """Return the record of a call that has just ended."""
+        return StageRecord(
+            stage,
+            (self._clock.now() - calls.started) * 1000,
+            attempts=calls.attempts,
+            round=self._round,
+            started_ms=self._since_query(calls.started),
+            failed=calls.failed,
+            **told,
+        )
+
     def _bound_for_a_call(self, seconds: float, setting: str) -> Run:
         """Return this run for one call that begins now."""
         end = self.elapsed_ms / 1000 + seconds
@@ -229,9 +276,7 @@ class Run:
     async def _call(
         self, stage: str, function: Callable[..., Awaitable[T]], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[Ok[T] | Failed, StageRecord]:
-        now = self._clock.now
-        started = now()
-        calls = _Calls(started)
+        calls = _Calls(self._clock.now())
         breaker = self._guard.breakers.of(self._backend or stage, self._clock)
         try:
             if breaker is not None:
@@ -247,31 +292,11 @@ class Run:
             attempts = calls.attempts
             _count(breaker if attempts else None, error)
             failed = Failed(stage, error, attempts)
-            took = (now() - started) * 1000
-            record = StageRecord(
-                stage,
-                took,
-                error=failed.reason,
-                attempts=attempts,
-                round=self._round,
-                started_ms=self._since_query(started),
-                failed=calls.failed,
-            )
-            return failed, record
+            return failed, self._record(stage, calls, error=failed.reason)
         if breaker is not None:
             breaker.succeeded()
-        took = (now() - started) * 1000
-        record = StageRecord(
-            stage,
-            took,
-            count_out=size,
-            attempts=calls.attempts,
-            usage=usage if isinstance(usage, Usage) else None,  # a plug-in may return anything
-            round=self._round,
-            started_ms=self._since_query(started),
-            failed=calls.failed,
-        )
-        return Ok(value), record
+        usage = usage if isinstance(usage, Usage) else None  # a plug-in may return anything
+        return Ok(value), self._record(stage, calls, count_out=size, usage=usage)
 
     async def settle(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs

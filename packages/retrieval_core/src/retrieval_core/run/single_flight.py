@@ -7,8 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from retrieval_core.run.sync import begin, go_on, has_loop, to_a_loop
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
 T = TypeVar("T")
@@ -23,7 +25,7 @@ class _Flight(Generic[T]):
         self.task: asyncio.Task[T]
         self.waiting: set[asyncio.Future[T]] = set()
 
-    async def fly(self, start: Callable[[], Coroutine[Any, Any, T]], end: Callable[[], None]) -> T:
+    async def fly(self, start: Callable[[], Awaitable[T]], end: Callable[[], None]) -> T:
         """Run the coroutine, and hand out its result at once; a task tells of its end a turn of the loop later."""
         result = await start()
         end()
@@ -50,7 +52,8 @@ class _Flight(Generic[T]):
 class SingleFlight(Generic[T]):
     """Runs one coroutine at a time for each key; callers with a key that is under way wait for the same one.
 
-    It is a task of its own, cancelled when its last caller is. Callers of different event loops do not share.
+    It is a task of its own, cancelled when its last caller is. Callers of different event loops do not share. Where no
+    loop is running, a coroutine that needs none is run where it is, and shared with nobody.
     """
 
     def __init__(self) -> None:
@@ -62,13 +65,23 @@ class SingleFlight(Generic[T]):
         Raises:
             BaseException: What the coroutine raised, to each caller.
         """
+        begun: Coroutine[Any, Any, T] | None = None
+        if not has_loop():
+            begun = start()
+            if (result := begin(begun)) is not None:
+                return result[0]
+            await to_a_loop()
+        fly = start if begun is None else partial(go_on, begun)
         loop = asyncio.get_running_loop()
         flights = self._flights.get(loop)
         if flights is None:
             flights = self._flights.setdefault(loop, {})
-        if (flight := flights.get(key)) is None:
+        if (flight := flights.get(key)) is not None:
+            if begun is not None:
+                begun.close()
+        else:
             flight = flights[key] = _Flight()
-            flight.task = loop.create_task(flight.fly(start, partial(_leave, flights, key, flight)))
+            flight.task = loop.create_task(flight.fly(fly, partial(_leave, flights, key, flight)))
             flight.task.add_done_callback(partial(_ended, flights, key, flight))
         waiter: asyncio.Future[T] = loop.create_future()
         flight.waiting.add(waiter)

@@ -8,16 +8,18 @@ import os
 import sys
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from threading import TIMEOUT_MAX, Event, RLock, Thread, current_thread
+from types import coroutine as as_generator_coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
 from retrieval_core.errors import DeadlineExceededError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
     from concurrent.futures import Future
+    from contextvars import Context
     from types import EllipsisType
 
 T = TypeVar("T")
@@ -32,6 +34,59 @@ _IS_SYNC_CALL: ContextVar[bool] = ContextVar("_IS_SYNC_CALL", default=False)
 def is_sync_call() -> bool:
     """Return whether the running coroutine serves a caller of a synchronous method."""
     return _IS_SYNC_CALL.get()
+
+
+def has_loop() -> bool:
+    """Return whether an event loop is running on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class _NeedsLoop:
+    """What a coroutine yields that cannot go on without an event loop."""
+
+
+NEEDS_LOOP = _NeedsLoop()
+
+
+@as_generator_coroutine
+def to_a_loop() -> Generator[_NeedsLoop]:
+    """Go on in an event loop; await this before anything that needs one, and before any code of others.
+
+    It does nothing if a loop is running. Otherwise the coroutine was begun by :meth:`SyncBridge.run_here`, which moves
+    it, with its context variables, to its background loop.
+    """
+    if not has_loop():
+        yield NEEDS_LOOP
+
+
+def begin(coroutine: Coroutine[Any, Any, T]) -> tuple[T] | None:
+    """Run a coroutine without an event loop, up to its end or to where it awaits :func:`to_a_loop`.
+
+    Returns:
+        Its result; ``None`` if it needs a loop to go on.
+
+    Raises:
+        RuntimeError: It awaited something else.
+    """
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration as end:
+        return (end.value,)
+    if waits_for is not NEEDS_LOOP:
+        coroutine.close()
+        msg = f"{coroutine.__qualname__} waits for {waits_for!r:.80} without an event loop; await to_a_loop() first"
+        raise RuntimeError(msg)
+    return None
+
+
+@as_generator_coroutine
+def go_on(coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Await the rest of a coroutine that was begun, which ``await`` refuses."""
+    return (yield from coroutine.__await__())
 
 
 class SyncBridge:
@@ -88,6 +143,27 @@ class SyncBridge:
         except BaseException:
             future.cancel()
             raise
+
+    def run_here(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on this thread, and on the background loop from where it awaits :func:`to_a_loop`.
+
+        A query that finds everything in memory needs no loop and wakes no thread. If a loop is running on this thread,
+        the coroutine runs on the background loop as a whole.
+
+        Args:
+            coroutine: Awaits :func:`to_a_loop` before anything that needs an event loop, and before code of others.
+
+        Raises:
+            RuntimeError: The coroutine awaited something else first.
+            BaseException: As :meth:`run`.
+        """
+        if has_loop():
+            return self.run(coroutine)
+        context = copy_context()
+        context.run(_IS_SYNC_CALL.set, True)
+        if (result := context.run(begin, coroutine)) is not None:
+            return result[0]
+        return self.run(_go_on(coroutine, context))
 
     def _result(self, future: Future[T], loop: asyncio.AbstractEventLoop, seconds: float | None) -> T:
         while True:
@@ -194,6 +270,11 @@ class SyncBridge:
                 "it was cancelled; it is left to itself until the process ends",
                 patience,
             )
+
+
+async def _go_on(coroutine: Coroutine[Any, Any, T], context: Context) -> T:
+    """Run the rest of a coroutine in the context it was begun in: a variable can only be reset there."""
+    return await asyncio.get_running_loop().create_task(coroutine, context=context)
 
 
 def _stop(loop: asyncio.AbstractEventLoop, process: int) -> None:
