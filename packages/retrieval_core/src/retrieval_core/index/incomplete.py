@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.first_run import read_progress
 from retrieval_core.errors import IncompleteSearchError, progress_of_first_run
+from retrieval_core.run.sync import to_a_loop
 from retrieval_core.types import Degradation
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class IncompleteIndex:
 
 async def note_of_progress(place: Path) -> Degradation | None:
     """Return how much of a new index is there; ``None`` if it is not being made."""
+    await to_a_loop()
     if (progress := await asyncio.to_thread(read_progress, place)) is None:
         return None
     return Degradation("index", f"{progress_of_first_run(*progress)}; the others can't be found yet")

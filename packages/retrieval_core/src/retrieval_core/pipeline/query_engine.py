@@ -178,7 +178,7 @@ class QueryEngine(Display, Lifecycle):
             indexes=indexes,
             max_results_per_query=max_results_per_query,
         )
-        return self.sync.run(self._search(query, filters, options))
+        return self.sync.run_here(self._search(query, filters, options))
 
     async def aretrieve(
         self,

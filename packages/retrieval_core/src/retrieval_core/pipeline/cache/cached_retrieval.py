@@ -19,6 +19,7 @@ from retrieval_core.ports import Versioned
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok, raise_faults
 from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.sync import to_a_loop
 from retrieval_core.types import RetrievalResult, freeze
 from retrieval_core.types.filters import chunk_fields
 
@@ -244,6 +245,7 @@ class CachedRetrieval:
         return with_failures(result, (kept,))
 
     async def _search(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+        await to_a_loop()
         rewriting = await search_index(run, self._parts, query, plan, self._config)
         searched, unknown_fields = rewriting.best.searched, None
         if searched.found is not None and plan.condition is not None:

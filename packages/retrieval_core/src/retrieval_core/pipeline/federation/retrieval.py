@@ -17,6 +17,7 @@ from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, 
 from retrieval_core.pipeline.stages.search import Searched
 from retrieval_core.ports import BOTH_SIDES
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, raise_faults, raise_nothing_searched
+from retrieval_core.run.sync import to_a_loop
 from retrieval_core.types import Degradation
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class FederatedRetrieval:
         Raises:
             RetrievalError: As :meth:`FederatedIndex.aretrieve`.
         """
+        await to_a_loop()
         federated = cast("FederatedPlan", plan)  # made by the method above
         # As much time as each index has for it.
         bound = run.until(TRANSFORM_SHARE * self.stages.share_of_indexes)
