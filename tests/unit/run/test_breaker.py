@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from retrieval_core.errors import CircuitOpenError, DeadlineExceededError, ServiceConnectionError, ServiceError
-from retrieval_core.run.breaker import CircuitBreaker, CircuitBreakers
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.run.retry import RetryPolicy
+from retrieval_core.run.retry import CircuitBreaker, CircuitBreakers, RetryPolicy
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError, ServiceError
-from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.run.retry import RetryPolicy, can_help
+from retrieval_core.run.retry import CircuitBreakers, RetryPolicy, can_help
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock

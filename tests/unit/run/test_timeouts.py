@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from retrieval_core.config import load_config
 from retrieval_core.errors import DeadlineExceededError, ServiceConnectionError
-from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.run.retry import RetryPolicy
+from retrieval_core.run.retry import CircuitBreakers, RetryPolicy
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.run.timeouts import timeouts_of

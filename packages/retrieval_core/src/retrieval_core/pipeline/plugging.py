@@ -11,11 +11,9 @@ from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.pipeline.stages.embed import EmbeddingCache, Questions, Recovery
 from retrieval_core.pipeline.stages.rerank import RerankCache
 from retrieval_core.ports.checks import check_components
-from retrieval_core.run.breaker import BREAKER_PAUSE, CircuitBreakers
-from retrieval_core.run.plugin_task import start_task, wait_or_abandon
-from retrieval_core.run.retry import RetryPolicy
+from retrieval_core.run.retry import BREAKER_PAUSE, CircuitBreakers, RetryPolicy
 from retrieval_core.run.runner import Guard
-from retrieval_core.run.threads import ThreadPool, name_of
+from retrieval_core.run.threads import ThreadPool, name_of, start_task, wait_or_abandon
 from retrieval_core.run.timeouts import timeouts_of
 
 if TYPE_CHECKING:
@@ -97,10 +95,10 @@ def close_with(stack: AsyncExitStack, parts: Iterable[object]) -> None:
 async def _close(close: Callable[..., Awaitable[object]]) -> None:
     """Call a plug-in's ``aclose``; one that takes longer than :data:`CLOSE_SECONDS` is abandoned, and logged."""
     pool = ThreadPool("retrieval-closing", threads=1, patience=CLOSE_SECONDS)  # an ordinary function may block
-    name, limit = name_of(close), asyncio.timeout(CLOSE_SECONDS)
+    limit = asyncio.timeout(CLOSE_SECONDS)
     try:
-        await wait_or_abandon(start_task(pool.call(close)), lambda: limit, name)
+        await wait_or_abandon(start_task(pool.call(close)), lambda: limit, lambda: name_of(close))
     except TimeoutError:
         if not limit.expired():
             raise
-        logger.warning("%s did not return within %g s, and the rest is closed without it", name, CLOSE_SECONDS)
+        logger.warning("%s did not return within %g s; the rest is closed without it", name_of(close), CLOSE_SECONDS)

@@ -1,11 +1,17 @@
-"""Retries: which failures are worth another attempt, and how long to wait before it."""
+"""Failing backends: which calls are repeated, and when a backend is skipped for a while."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from retrieval_core.errors import DeadlineExceededError, MalformedAnswerError, RetrievalError, ServiceError
+from retrieval_core.errors import (
+    CircuitOpenError,
+    DeadlineExceededError,
+    MalformedAnswerError,
+    RetrievalError,
+    ServiceError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -111,3 +117,79 @@ async def retry(
         reraise=True,
     )
     return await retrying(attempt_after_the_first)
+
+
+BREAKER_PAUSE = 30.0
+"""Seconds for which a backend that keeps failing is skipped: the default deadline of a query, so each is tried once."""
+
+
+class CircuitBreaker:
+    """Stops calls to one backend after so many failures in a row, and tries again with a single one after a pause.
+
+    Args:
+        backend: Named in errors.
+        failures: Failed calls in a row, at least 1, before calls are stopped; a call with all its retries counts once.
+        pause: Seconds until one call is let through; if it works all are, and if not the pause begins again.
+        clock: Measures the pause.
+    """
+
+    def __init__(self, backend: str, *, failures: int, pause: float, clock: Clock) -> None:
+        self._backend = backend
+        self._failures = failures
+        self._pause = pause
+        self._clock = clock
+        self._in_a_row = 0
+        self._closed_until_tried_at: float | None = None
+        self._last = ""
+
+    def admit(self) -> None:
+        """Let a call through; its caller then reports with :meth:`succeeded` or :meth:`failed`.
+
+        Raises:
+            CircuitOpenError: The breaker is open: the backend is to be left alone.
+        """
+        if self._closed_until_tried_at is None:
+            return
+        now = self._clock.now()
+        if now < self._closed_until_tried_at:
+            msg = (
+                f"{self._backend} failed {self._in_a_row} times in a row and is skipped for another "
+                f"{self._closed_until_tried_at - now:.0f} s. Last error: {self._last}"
+            )
+            raise CircuitOpenError(msg, self._backend)
+        # This call tries whether it works again; the others go on waiting until it has ended, or another pause is over.
+        self._closed_until_tried_at = now + self._pause
+
+    def succeeded(self) -> None:
+        """Report that a call was answered."""
+        self._in_a_row = 0
+        self._closed_until_tried_at = None
+
+    def failed(self, error: BaseException) -> None:
+        """Report that the backend did not answer, or said that it cannot."""
+        self._in_a_row += 1
+        self._last = " ".join(str(error).split()) or type(error).__name__
+        if self._in_a_row >= self._failures:
+            self._closed_until_tried_at = self._clock.now() + self._pause
+
+
+class CircuitBreakers:
+    """One :class:`CircuitBreaker` for each backend of a pipeline that has failed.
+
+    Args:
+        failures: As for :class:`CircuitBreaker`; 0 for no breakers.
+    """
+
+    def __init__(self, *, failures: int, pause: float) -> None:
+        self.failed: dict[str, CircuitBreaker] = {}
+        self._failures = failures
+        self._pause = pause
+
+    def record(self, backend: str, error: Exception, clock: Clock) -> None:
+        """Count an error if it shows that a backend does not answer, and not only that it refuses one request."""
+        if not self._failures or not (isinstance(error, DeadlineExceededError) or can_help(error)):
+            return
+        if (breaker := self.failed.get(backend)) is None:
+            breaker = CircuitBreaker(backend, failures=self._failures, pause=self._pause, clock=clock)
+            breaker = self.failed.setdefault(backend, breaker)
+        breaker.failed(error)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from retrieval_core.errors import DeadlineExceededError, MalformedAnswerError, RetrievalError, ServiceError
-from retrieval_core.run.breaker import CircuitBreakers
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.run.plugin_task import start_task, wait_or_abandon
-from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, can_help, retry
-from retrieval_core.run.sync import has_loop, to_a_loop
-from retrieval_core.run.threads import name_of
+from retrieval_core.run.retry import NO_RETRIES, CircuitBreakers, RetryPolicy, retry
+from retrieval_core.run.sync import to_a_loop
+from retrieval_core.run.threads import name_of, start_task, wait_or_abandon
 from retrieval_core.types import FailedAttempt, StageRecord, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
-    from retrieval_core.run.breaker import CircuitBreaker
     from retrieval_core.run.clock import Clock
-    from retrieval_core.run.observe import Observer
+    from retrieval_core.run.observe import Observer, StageSpan
     from retrieval_core.run.threads import ThreadPool
     from retrieval_core.types import DroppedPassage
 
@@ -39,6 +38,9 @@ CALLED = {
     "load": "loading",
 }
 """Names of stages in messages, if they differ from the names in code."""
+
+
+_UNOBSERVED: AbstractContextManager[None] = nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +209,14 @@ class Run:
         A function that is no coroutine function runs in a thread; if it returns an awaitable, that is awaited.
         Errors become :class:`Failed`; cancellation of the caller passes through.
         """
-        if not has_loop():
-            await to_a_loop()
+        await to_a_loop()
         guard = self._guard
         bound = guard.timeouts.get(stage)
-        call = (self if bound is None else self._bound_for_a_call(*bound))._call  # noqa: SLF001 - of this run's part
-        observer = guard.observer
-        if observer is None:
-            outcome, record = await call(stage, function, args, kwargs)
-        else:
-            with observer.span(stage) as span:
-                outcome, record = await call(stage, function, args, kwargs)
-                span.end(record, outcome.error if isinstance(outcome, Failed) else None)
-        self._records.append(record)
+        run = self if bound is None else self._bound_for_a_call(*bound)
+        with _UNOBSERVED if guard.observer is None else guard.observer.span(stage) as span:
+            calls = _Calls(self._clock.now())
+            outcome = await run._outcome(stage, calls, function, args, kwargs)  # noqa: SLF001 - of this run's part
+            self._record(outcome, stage, calls, span)
         return outcome
 
     def now(self, stage: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Ok[T] | Failed:
@@ -228,43 +225,44 @@ class Run:
         It is called once, on this thread, if the deadline is not over. Its errors become :class:`Failed`.
         """
         observer = self._guard.observer
-        if observer is None:
-            outcome, record = self._compute(stage, function, args, kwargs)
-        else:
-            with observer.span(stage) as span:
-                outcome, record = self._compute(stage, function, args, kwargs)
-                span.end(record, outcome.error if isinstance(outcome, Failed) else None)
-        self._records.append(record)
+        with _UNOBSERVED if observer is None else observer.span(stage) as span:
+            calls = _Calls(self._clock.now())
+            outcome: Ok[T] | Failed
+            if self._limit is not None and calls.started - self._started >= self._limit:
+                outcome = Failed(stage, self._exceeded(stage))
+            else:
+                calls.attempts = 1
+                try:
+                    outcome = Ok(function(*args, **kwargs))
+                    calls.size = _size(outcome.value)
+                except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
+                    outcome = Failed(stage, error, 1)
+                    calls.failed = (self._failed_attempt(stage, calls.started, error),)
+            self._record(outcome, stage, calls, span)
         return outcome
 
-    def _compute(
-        self, stage: str, function: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[Ok[T] | Failed, StageRecord]:
-        calls = _Calls(self._clock.now())
-        try:
-            if self._limit is not None and calls.started - self._started >= self._limit:
-                raise self._exceeded(stage)  # noqa: TRY301 - it becomes a value like the function's own errors
-            calls.attempts = 1
-            value = function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
-            failed = Failed(stage, error, calls.attempts)
-            if calls.attempts:
-                took = (self._clock.now() - calls.started) * 1000
-                calls.failed = (FailedAttempt(self._since_query(calls.started), took, failed.reason),)
-            return failed, self._record(stage, calls, error=failed.reason)
-        return Ok(value), self._record(stage, calls, count_out=_size(value))
-
-    def _record(self, stage: str, calls: _Calls, **told: Any) -> StageRecord:
-        """Return the record of a call that has just ended."""
-        return StageRecord(
+    def _record(self, outcome: Ok[Any] | Failed, stage: str, calls: _Calls, span: StageSpan | None) -> None:
+        """Record a call that has just ended, and pass it to the observer."""
+        is_ok = isinstance(outcome, Ok)
+        started = calls.started
+        record = StageRecord(
             stage,
-            (self._clock.now() - calls.started) * 1000,
+            (self._clock.now() - started) * 1000,
+            count_out=calls.size if is_ok else None,
+            error=None if is_ok else outcome.reason,
             attempts=calls.attempts,
+            usage=calls.usage if is_ok else None,
             round=self._round,
-            started_ms=self._since_query(calls.started),
+            started_ms=self._before_ms + (started - self._started) * 1000,
             failed=calls.failed,
-            **told,
         )
+        self._records.append(record)
+        if span is not None:
+            span.end(record, None if is_ok else outcome.error)
+
+    def _failed_attempt(self, stage: str, started: float, error: Exception) -> FailedAttempt:
+        took = (self._clock.now() - started) * 1000
+        return FailedAttempt(self._since_query(started), took, Failed(stage, error).reason)
 
     def _bound_for_a_call(self, seconds: float, setting: str) -> Run:
         """Return this run for one call that begins now."""
@@ -273,30 +271,34 @@ class Run:
             return self
         return self._part(_limit=end, _bound_by=f"{seconds:g} s. Increase `{setting}`.")
 
-    async def _call(
-        self, stage: str, function: Callable[..., Awaitable[T]], args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[Ok[T] | Failed, StageRecord]:
-        calls = _Calls(self._clock.now())
-        breaker = self._guard.breakers.of(self._backend or stage, self._clock)
+    async def _outcome(
+        self,
+        stage: str,
+        calls: _Calls,
+        function: Callable[..., Awaitable[T]],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> Ok[T] | Failed:
+        """Make a call with its retries, unless its circuit breaker is open."""
+        breakers, backend = self._guard.breakers, self._backend or stage
         try:
-            if breaker is not None:
+            if (breaker := breakers.failed.get(backend)) is not None:
                 breaker.admit()
             try:
                 value = await self._attempt(stage, calls, function, args, kwargs)
             except Exception as error:  # noqa: BLE001 - whether to go on is not for a stage to decide
                 again = partial(self._attempt, stage, calls, function, args, kwargs)
                 value = await retry(error, again, self._policy, self._clock, self._remaining)
-            usage, size = getattr(value, "usage", None), _size(value)  # a plug-in's value may raise here too
+            usage, calls.size = getattr(value, "usage", None), _size(value)  # a plug-in's value may raise here too
+            calls.usage = usage if isinstance(usage, Usage) else None  # a plug-in may return anything
         except Exception as raised:  # noqa: BLE001 - a plug-in may raise anything; here it becomes a value
             error = raised.error if isinstance(raised, _Final) else raised
-            attempts = calls.attempts
-            _count(breaker if attempts else None, error)
-            failed = Failed(stage, error, attempts)
-            return failed, self._record(stage, calls, error=failed.reason)
-        if breaker is not None:
+            if calls.attempts:
+                breakers.record(backend, error, self._clock)
+            return Failed(stage, error, calls.attempts)
+        if (breaker := breakers.failed.get(backend)) is not None:
             breaker.succeeded()
-        usage = usage if isinstance(usage, Usage) else None  # a plug-in may return anything
-        return Ok(value), self._record(stage, calls, count_out=size, usage=usage)
+        return Ok(value)
 
     async def settle(
         self, stage: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
@@ -329,22 +331,19 @@ class Run:
         calls.attempts += 1
         if self._repair is not None and calls.wrong is not None:
             function, args = cast("Callable[..., Awaitable[T]]", self._repair), (*args, calls.wrong)
-        given = [
-            [*cast("list[object]", arg)] if isinstance(arg, list) else arg for arg in args
-        ]  # a plug-in may change its own list
+        # A plug-in may change its own list.
+        given = [[*cast("list[object]", arg)] if isinstance(arg, list) else arg for arg in args]
         try:
             task = start_task(self._pool.call(function, *given, **kwargs))
-            if task.done():
-                return task.result()
-            begin_timeout = lambda: self._clock.timeout(self._remaining())  # noqa: E731 - most calls need none
-            return await wait_or_abandon(task, begin_timeout, f"{stage}: {name_of(function)}")
+            if not task.done():
+                begin_timeout = lambda: self._clock.timeout(self._remaining())  # noqa: E731 - most calls need none
+                return await wait_or_abandon(task, begin_timeout, lambda: f"{stage}: {name_of(function)}")
+            return task.result()
         except Exception as raised:
             error = raised
             if isinstance(error, TimeoutError) and self._is_of_the_deadline(error):
                 error = self._exceeded(stage)
-            took = (self._clock.now() - started) * 1000
-            attempt = FailedAttempt(self._since_query(started), took, Failed(stage, error).reason)
-            calls.failed = (*calls.failed, attempt)
+            calls.failed = (*calls.failed, self._failed_attempt(stage, started, error))
             if self._has_begun is not None and self._has_begun():
                 raise _Final(error) from raised
             calls.wrong = error if isinstance(error, MalformedAnswerError) else None
@@ -365,16 +364,16 @@ class Run:
         return DeadlineExceededError(msg)
 
 
+@dataclass(slots=True)
 class _Calls:
-    """What has become of one stage's call so far: when it began, its attempts, and the last one's malformed answer."""
+    """One stage's call so far: its attempts, the malformed answer of the last one, and facts about the result."""
 
-    __slots__ = ("attempts", "failed", "started", "wrong")
-
-    def __init__(self, started: float) -> None:
-        self.started = started
-        self.attempts = 0
-        self.failed: tuple[FailedAttempt, ...] = ()
-        self.wrong: MalformedAnswerError | None = None
+    started: float
+    attempts: int = 0
+    failed: tuple[FailedAttempt, ...] = ()
+    wrong: MalformedAnswerError | None = None
+    size: int | None = None
+    usage: Usage | None = None
 
 
 class _Final(Exception):  # noqa: N818 - never seen outside
@@ -395,9 +394,3 @@ def _later(record: StageRecord, milliseconds: float, **changed: Any) -> StageRec
 def _size(value: object) -> int | None:
     value = getattr(value, "hits", value)
     return len(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else None
-
-
-def _count(breaker: CircuitBreaker | None, error: Exception) -> None:
-    """Count an error that shows that a backend does not answer, and not only that it refuses one request."""
-    if breaker is not None and (isinstance(error, DeadlineExceededError) or can_help(error)):
-        breaker.failed(error)

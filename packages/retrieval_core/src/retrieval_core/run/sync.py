@@ -59,7 +59,9 @@ def to_a_loop() -> Generator[_NeedsLoop]:
     It does nothing if a loop is running. Otherwise the coroutine was begun by :meth:`SyncBridge.run_here`, which moves
     it, with its context variables, to its background loop.
     """
-    if not has_loop():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
         yield NEEDS_LOOP
 
 
@@ -81,12 +83,6 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> tuple[T] | None:
         msg = f"{coroutine.__qualname__} waits for {waits_for!r:.80} without an event loop; await to_a_loop() first"
         raise RuntimeError(msg)
     return None
-
-
-@as_generator_coroutine
-def go_on(coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Await the rest of a coroutine that was begun, which ``await`` refuses."""
-    return (yield from coroutine.__await__())
 
 
 class SyncBridge:

@@ -1,4 +1,4 @@
-"""A bounded pool of threads for blocking functions."""
+"""Calls of plug-ins: functions in a bounded pool of threads, coroutines in tasks that a caller can abandon."""
 
 from __future__ import annotations
 
@@ -6,29 +6,45 @@ import asyncio
 import inspect
 import logging
 import os
+import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Lock, Semaphore, Thread, get_ident
-from types import CodeType, GeneratorType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast
-from weakref import finalize
+from threading import Event, Lock, Semaphore, Thread, get_ident
+from types import CodeType, CoroutineType, GeneratorType
+from types import coroutine as as_generator_coroutine
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary, WeakSet, finalize
 
 from retrieval_core.errors import ServiceError, as_exception
-from retrieval_core.run.plugin_task import StoppableCall, as_coroutine
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from contextlib import AbstractAsyncContextManager
 
     Work: TypeAlias = tuple[Future[Any], Callable[[], Any]]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+GRACE_SECONDS = 0.1
+"""How long a caller waits for a call that it cancelled, before it goes on without it."""
+CLEANUP_SECONDS = 5.0
+"""How long an abandoned call may go on, as to close a connection, before it is ended."""
+MOST_ABANDONED = 100
+"""Abandoned calls that may go on at a time; further ones are ended at once."""
+_MOST_CLOSINGS = 100
+
 logger = logging.getLogger("retrieval_core")
+
+_ignorable: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+"""How many more cancellations the plug-in in a cancelled task may catch."""
+_abandoned: WeakSet[asyncio.Task[Any]] = WeakSet()
+_endless: list[object] = []
+"""Coroutines that cannot be closed. They are kept, since one that is collected may catch its errors for ever."""
 
 
 class PoolSaturatedError(ServiceError):
@@ -114,11 +130,17 @@ class ThreadPool:
         """
         try:
             returned: object
-            if _is_coroutine_function(function):
-                returned = await StoppableCall(as_coroutine(function(*args, **kwargs)))
+            code = getattr(function, "__code__", None)  # its flag is read ten times as fast as inspect decides
+            if (isinstance(code, CodeType) and code.co_flags & inspect.CO_COROUTINE) or inspect.iscoroutinefunction(
+                function
+            ):
+                returned = await stoppable(function(*args, **kwargs))
             else:
                 returned = await self.run(function, *args, **kwargs)
-            return cast("T", await StoppableCall(as_coroutine(returned)) if _is_awaitable(returned) else returned)
+            kind = type(returned)  # as inspect.isawaitable(), in a fraction of its time
+            if hasattr(kind, "__await__") or (kind is GeneratorType and inspect.isawaitable(returned)):
+                returned = await stoppable(cast("Awaitable[object]", returned))
+            return cast("T", returned)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -246,21 +268,142 @@ def _is_closed_by(error: BaseException) -> bool:
     return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def _is_coroutine_function(function: Callable[..., object]) -> bool:
-    # The flag of a method's code is read ten times as fast as inspect decides.
-    code = getattr(function, "__code__", None)
-    return (isinstance(code, CodeType) and bool(code.co_flags & inspect.CO_COROUTINE)) or inspect.iscoroutinefunction(
-        function
-    )
-
-
-def _is_awaitable(value: object) -> TypeGuard[Awaitable[object]]:
-    """As :func:`inspect.isawaitable`, which takes several times as long for what is none, as nearly everything."""
-    kind = type(value)
-    return hasattr(kind, "__await__") or (kind is GeneratorType and inspect.isawaitable(value))
-
-
 def name_of(function: Callable[..., object]) -> str:
     """Return where a function is defined; for an object that can be called, where its class is."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def start_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start a task; from Python 3.12 on it runs up to its first wait at once, and many calls are then done."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(coroutine, loop=loop, eager_start=True)
+    return loop.create_task(coroutine)
+
+
+async def wait_or_abandon(
+    task: asyncio.Task[T], begin_timeout: Callable[[], AbstractAsyncContextManager[object]], name: Callable[[], str]
+) -> T:
+    """Return a task's result; when the time is over or the caller is cancelled, cancel the task.
+
+    A task that goes on for longer than :data:`GRACE_SECONDS` is left behind with a warning in the log, and ended after
+    :data:`CLEANUP_SECONDS`. One that ends by itself, with a result or an error, has just made it.
+
+    Args:
+        task: Awaits :func:`stoppable`.
+        begin_timeout: Returns the context that bounds the wait.
+        name: Returns the name of the call, for the warning.
+
+    Raises:
+        TimeoutError: The time is over.
+        BaseException: What the task raised.
+    """
+    try:
+        await asyncio.sleep(0)  # many calls are done then, and need no timer
+        if not task.done():
+            async with begin_timeout():
+                await _end_of(task)
+    except GeneratorExit:
+        task.cancel()
+        raise
+    except BaseException as error:
+        if not task.done():
+            _ignorable[task] = 1
+            if not task.cancelling():  # an event loop that ends has cancelled all its tasks
+                task.cancel()
+            await asyncio.wait((task,), timeout=GRACE_SECONDS)
+            if not task.done():
+                _leave_behind(task, name())
+        if not isinstance(error, TimeoutError) or not task.done() or task.cancelled():
+            task.add_done_callback(_retrieve_error)
+            raise
+    return task.result()
+
+
+def _end_of(task: asyncio.Task[Any]) -> asyncio.Future[None]:
+    """Return a future that is done when the task is; cancelling it leaves the task alone."""
+    ended: asyncio.Future[None] = task.get_loop().create_future()
+    task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+    return ended
+
+
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Prevent the warning about an error that nobody is left to retrieve."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _leave_behind(task: asyncio.Task[Any], name: str) -> None:
+    logger.warning(
+        "%s ignores that it was cancelled and is abandoned; it is ended after %g s. Let it raise "
+        "asyncio.CancelledError instead of catching it.",
+        name,
+        CLEANUP_SECONDS,
+    )
+    if len(_abandoned) >= MOST_ABANDONED:
+        _end(task)
+    else:
+        _abandoned.add(task)
+        task.add_done_callback(_abandoned.discard)
+        task.get_loop().call_later(CLEANUP_SECONDS, _end, task)  # which also keeps the task alive
+
+
+def _end(task: asyncio.Task[Any]) -> None:
+    _ignorable[task] = 0
+    task.cancel()
+
+
+@as_generator_coroutine
+def stoppable(value: Awaitable[T]) -> Generator[Any, Any, T]:
+    """Await what a plug-in returned, and close it when its abandoned task is cancelled once more."""
+    coroutine = cast("Coroutine[Any, Any, T]", value) if isinstance(value, CoroutineType) else _awaiting(value)
+    step: Any = coroutine.send
+    given: Any = None
+    while True:
+        try:
+            waits_for = step(given)
+        except StopIteration as end:
+            return end.value
+        try:
+            step, given = coroutine.send, (yield waits_for)
+        except GeneratorExit:
+            _close(coroutine)
+            raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_to_end():
+                _close(coroutine)
+                raise
+            step, given = coroutine.throw, error
+
+
+async def _awaiting(value: Awaitable[T]) -> T:
+    return await value
+
+
+def _is_to_end() -> bool:
+    """Whether the current task was abandoned and has had its chance to end by itself."""
+    task = asyncio.current_task()
+    left = None if task is None else _ignorable.get(task)
+    if task is None or left is None:
+        return False
+    _ignorable[task] = left - 1
+    return left < 1
+
+
+def _close(coroutine: Coroutine[Any, Any, object]) -> None:
+    """Close a coroutine; one that catches everything in a loop is asked several times."""
+    for _ in range(_MOST_CLOSINGS):
+        try:
+            coroutine.close()
+        except BaseException as error:  # noqa: BLE001 - nobody waits for it any more
+            as_exception(error)
+        else:
+            return
+    if not _endless:  # the frame of a thread that never ends is kept until the process is gone
+        Thread(target=_hold, args=(_endless,), name="endless-plugins", daemon=True).start()
+    _endless.append(coroutine)
+
+
+def _hold(_coroutines: list[object]) -> None:
+    Event().wait()
