@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from retrieval_core import load_config, open_index
-from retrieval_core.adapters.stores.sqlite import SqliteStore, dense
+from retrieval_core.adapters.stores import scoring
+from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.ports import Change, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -111,4 +112,4 @@ def test_many_rows_are_compared_on_several_processors_with_the_same_scores(
     random = np.random.default_rng(rows)
     matrix = random.normal(size=(rows, 8)).astype(np.float32)
     query = random.normal(size=8).astype(np.float32)
-    assert np.array_equal(dense._products(matrix, query), dense._dots(matrix, query))
+    assert np.array_equal(scoring.products(matrix, query), scoring._dots(matrix, query))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.adapters.stores.sqlite import SqliteStore, read
+from retrieval_core.adapters.stores.sqlite import SqliteStore, connections, read
 from retrieval_core.adapters.stores.sqlite.changes import SETTLED
 from retrieval_core.adapters.stores.sqlite.connections import Connections
 from retrieval_core.errors import IndexNotFoundError
@@ -23,6 +23,14 @@ from retrieval_core.testing.store_kit.base import chunk, put
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def at_once() -> Generator[None]:
+    """What is held is built again without a pause."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "IDLE", 0)
+        yield
 
 
 def much_later() -> float:
@@ -38,14 +46,22 @@ class Named:
         self.reads = 0
 
     async def version(self) -> str | None:
-        def name(connection: sqlite3.Connection) -> str:
-            self.reads += 1
-            return "{}:{}".format(*read.read_state(connection))
-
         try:
-            return await self.session.version(name)
+            return await self.session.version(self.name)
         except IndexNotFoundError:
             return None
+
+    def name(self, connection: sqlite3.Connection) -> str:
+        self.reads += 1
+        return "{}:{}".format(*read.read_state(connection))
+
+    async def held(self) -> str | None:
+        """What is held in memory of the present state; ``None`` if it is not built within a moment."""
+        for _ in range(20):
+            if (held := self.session.hold(self.name)) is not None:
+                return held
+            await asyncio.sleep(0.001)
+        return None
 
 
 def make_index(path: Path) -> None:
@@ -121,6 +137,23 @@ def test_it_is_read_once_for_each_state(path: Path, named: Named) -> None:
         )
         assert await named.version() == truth(path)
         assert named.reads == 4
+
+    asyncio.run(test())
+
+
+def test_what_is_held_is_built_once_for_each_state(path: Path, named: Named) -> None:
+    """It is there until something is written, and then built again when it is asked for the second time."""
+
+    async def test() -> None:
+        for _ in range(3):
+            assert named.session.hold(named.name) is None or named.reads
+            assert await named.held() == truth(path)
+            reads = named.reads
+            for _ in range(5):
+                assert named.session.hold(named.name) == truth(path)
+            assert named.reads == reads
+            write(path)
+            assert named.session.hold(named.name) is None
 
     asyncio.run(test())
 
@@ -222,6 +255,7 @@ def test_it_is_that_of_the_file_whatever_is_done_to_it(
                 getattr(file, step)()
             for _ in range(questions):
                 assert await named.version() == truth(file.path), step
+                assert await named.held() in {None, truth(file.path)}, step
             wait_for_the_clock_of_files(file.folder)
 
     make_index(file.path)
@@ -232,6 +266,24 @@ def test_it_is_that_of_the_file_whatever_is_done_to_it(
     finally:
         named.session.close()
         shutil.rmtree(file.folder)
+
+
+def test_a_copy_over_the_file_is_read_at_once(path: Path, named: Named) -> None:
+    """No connection to what was there before keeps SQLite from opening what is there now."""
+    file = Handled(path.parent)
+    file.save()
+
+    async def test() -> None:
+        for _ in range(2):
+            for _ in range(2):
+                file.write()
+                assert await named.version() == truth(path)
+                await named.held()
+                wait_for_the_clock_of_files(path.parent)
+            file.copy_over()
+            assert await named.version() == truth(path)
+
+    asyncio.run(test())
 
 
 def test_several_event_loops_never_see_less_than_was_committed(path: Path, named: Named) -> None:
@@ -245,6 +297,9 @@ def test_several_event_loops_never_see_less_than_was_committed(path: Path, named
             generation = int((await named.version() or ":-1").split(":")[1])
             if generation < least:
                 problems.append(f"{generation} after {least}")
+            least, held = committed[0], named.session.hold(named.name)
+            if held is not None and int(held.split(":")[1]) < least:
+                problems.append(f"{held} is held after {least}")
 
     askers = [threading.Thread(target=lambda: asyncio.run(ask())) for _ in range(3)]
     for asker in askers:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.adapters.stores.scoring import best_rows
 from retrieval_core.adapters.stores.sqlite import SqliteStore, schema
 from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
 from retrieval_core.adapters.stores.sqlite.postings import (
@@ -22,7 +23,6 @@ from retrieval_core.adapters.stores.sqlite.postings import (
     merge_small_segments,
     read_segments,
 )
-from retrieval_core.adapters.stores.sqlite.ranking import best_rows
 from retrieval_core.errors import EmbedderMismatchError, IndexFormatError, StoreError
 from retrieval_core.ports import Change, Optimizes, SearchRequest
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit

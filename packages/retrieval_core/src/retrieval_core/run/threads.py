@@ -95,6 +95,27 @@ class ThreadPool:
             PoolSaturatedError: As many functions as the pool may hold are running or waiting.
             PoolClosedError: The pool is closed, or was closed while the function waited for a thread.
         """
+        future = self.start(partial(function, *args, **kwargs), function)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            # Work dropped by close() looks cancelled, but nobody cancelled the caller, who must hear of it.
+            task = asyncio.current_task()
+            if self._closed and future.cancelled() and not (task and task.cancelling()):
+                raise PoolClosedError(f"{self._name} was closed before its turn", self._name) from None
+            raise
+
+    def start(self, work: Callable[[], T], function: Callable[..., object] | None = None) -> Future[T]:
+        """Run work in the pool, with the caller's context variables, without waiting for it.
+
+        Args:
+            work: What to run.
+            function: What the log names if it never returns. Default: ``work``.
+
+        Raises:
+            PoolSaturatedError: As many functions as the pool may hold are running or waiting.
+            PoolClosedError: The pool is closed.
+        """
         if self._process != os.getpid():  # threads do not survive a fork
             self._start_afresh()
         with self._lock:
@@ -105,20 +126,12 @@ class ThreadPool:
                 raise PoolSaturatedError(msg, self._name)
             self._pending += 1
         try:
-            work = partial(function, *args, **kwargs)
-            future = self._executor.submit(copy_context().run, self._in_thread, function, work)
+            future: Future[T] = self._executor.submit(copy_context().run, self._in_thread, function or work, work)
         except BaseException:
             self._release()
             raise
         future.add_done_callback(lambda _: self._release())
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            # Work dropped by close() looks cancelled, but nobody cancelled the caller, who must hear of it.
-            task = asyncio.current_task()
-            if self._closed and future.cancelled() and not (task and task.cancelling()):
-                raise PoolClosedError(f"{self._name} was closed before its turn", self._name) from None
-            raise
+        return future
 
     async def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plug-in: await a coroutine function, run any other in the pool, and await an awaitable result.

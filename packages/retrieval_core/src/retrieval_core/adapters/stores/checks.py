@@ -183,6 +183,14 @@ def check_search(request: SearchRequest) -> None:
         raise UnsupportedFilterError(msg)
 
 
+def is_searched_by(store: object, kind: type) -> bool:
+    """Whether the methods that read a store are those of a class, and not replaced in a subclass or an instance."""
+    methods = ("search", "fetch", "count_terms", "version")
+    return not vars(store).keys() & {*methods} and all(
+        getattr(type(store), name) is getattr(kind, name) for name in methods
+    )
+
+
 def unit_rows(vectors: Matrix) -> Matrix:
     """Return float32 vectors of length 1, so that a product of two is their cosine; zero vectors stay as they are."""
     import numpy as np  # noqa: PLC0415 - only those who have vectors pay for numpy

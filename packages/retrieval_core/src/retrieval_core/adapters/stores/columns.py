@@ -78,6 +78,11 @@ class Columns:
         """Bytes of the codes; it may be asked while another thread reads."""
         return sum(column.codes.nbytes for column in tuple(self._columns.values()))
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The names of the fields; it may be read while another thread reads columns."""
+        return tuple(self._columns)
+
     def filled(
         self,
         paths: frozenset[str],

@@ -1,33 +1,40 @@
 """The reference store in memory, whose behaviour the other stores have to match.
 
-Each search scans every chunk; it is meant for tests and small collections.
+It is meant for tests and small collections: the first search after a write reads every chunk.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import log
 from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
+from retrieval_core.adapters.stores.checks import Identity, check_change, is_searched_by, unit_rows
 from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
-from retrieval_core.adapters.stores.query_terms import query_terms
-from retrieval_core.adapters.stores.term_vectors import K1, B
-from retrieval_core.errors import NotYetEmbeddedError, StoreError
-from retrieval_core.ports import Candidate, Fetched, StoreInfo, TermCounts
+from retrieval_core.errors import StoreError
+from retrieval_core.ports import StoreInfo
 from retrieval_core.text.analysis import Analyzer
-from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
+from retrieval_core.types.filters import OPERATORS, chunk_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.ports import Change, FetchRequest, FieldInfo, Manifest, SearchRequest, SourceState
+    from retrieval_core.adapters.stores.held import HeldIndex, Records
+    from retrieval_core.ports import (
+        Candidate,
+        Change,
+        Fetched,
+        FetchRequest,
+        FieldInfo,
+        Manifest,
+        SearchRequest,
+        SourceState,
+        TermCounts,
+    )
     from retrieval_core.types import Chunk, Document, Section, Vector
     from retrieval_core.types.filters import Filter
 
@@ -35,11 +42,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     chunk: Chunk
-    terms: Counter[str]
+    terms: Sequence[str]
     vector: Vector | None
-
-    def passes(self, condition: Filter | None) -> bool:
-        return matches(condition, chunk_fields(self.chunk))
 
 
 @dataclass(slots=True)
@@ -51,6 +55,8 @@ class _Contents:
     documents: dict[str, Document] = field(default_factory=dict[str, "Document"])
     sections: dict[str, Section] = field(default_factory=dict[str, "Section"])
     sources: dict[str, SourceState] = field(default_factory=dict[str, "SourceState"])
+    records: Records | None = None
+    held: HeldIndex | None = None
 
     def unembedded(self) -> list[_Entry]:
         """Return the chunks that have no vector yet; an index without vectors has none of these."""
@@ -65,6 +71,7 @@ class _Contents:
         """Count a write, and name the new state by a random token, as a forked process goes on from a copy."""
         self.generation += 1
         self.token = token_hex(16)
+        self.records = self.held = None
 
 
 class MemoryStore:
@@ -170,67 +177,59 @@ class MemoryStore:
 
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates, best first; equal scores are ordered by chunk id."""
-        check_search(request)
-        with self._lock:
-            contents = self._open()
-            if request.vector is not None:
-                manifest = contents.manifest or self._identity.manifest()
-                self._identity.check_query_vector(request.vector, manifest)
-                scores = _cosines(contents, unit_rows(request.vector))
-            else:
-                terms = query_terms(self._analyzer, request.text or "", partial(_count_chunks, contents))
-                scores = _bm25(contents, terms)
-            found = [(score, entry) for score, entry in scores if entry.passes(request.filter)]
-            waiting: list[_Entry] = []
-            if request.vector is not None:
-                waiting = [entry for entry in contents.unembedded() if entry.passes(request.filter)]
-        found.sort(key=lambda item: (-item[0], item[1].chunk.id))
-        candidates = tuple(
-            Candidate(entry.chunk.id, score, entry.chunk, entry.vector if request.with_vectors else None)
-            for score, entry in found[: request.limit]
-        )
-        if waiting:
-            raise NotYetEmbeddedError(len(found) + len(waiting), len(found), candidates)
-        return candidates
+        return self._index().search(request)
 
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested records that exist."""
         with self._lock:
             contents = self._open()
-            visible = [entry for entry in contents.chunks.values() if entry.passes(request.filter)]
-            chunks = [entry for entry in visible if _is_asked_for(entry.chunk, request)]
-            parents = {entry.chunk.parent_id for entry in visible}
-            owners = {entry.chunk.document_id for entry in visible}
-            everything = request.filter is None
-            return Fetched(
-                chunks={entry.chunk.id: entry.chunk for entry in chunks},
-                vectors={
-                    entry.chunk.id: entry.vector
-                    for entry in chunks
-                    if request.with_vectors and entry.vector is not None
-                },
-                sections={
-                    name: contents.sections[name]
-                    for name in request.section_ids
-                    if name in contents.sections and (everything or name in parents)
-                },
-                documents={
-                    name: contents.documents[name]
-                    for name in request.document_ids
-                    if name in contents.documents and (everything or name in owners)
-                },
-            )
+            entries = list(contents.chunks.values())
+            records = _records(contents)
+        return records.fetch(request, lambda row: entries[row].vector)
 
     async def count_chunks(self, condition: Filter) -> int:
         """Return how many chunks pass a filter."""
-        with self._lock:
-            return sum(entry.passes(condition) for entry in self._open().chunks.values())
+        return self._index().count_terms((), condition).chunks
 
     async def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
         """Return how many chunks pass a filter, and how many of these contain each term."""
+        return self._index().count_terms(terms, condition)
+
+    def held(self) -> HeldIndex | None:
+        """Return the index in memory; after a write it is first built, which takes .1 s for 10,000 chunks."""
+        if self._closed or self._contents.manifest is None or not is_searched_by(self, MemoryStore):
+            return None
+        return self._index()
+
+    def _index(self) -> HeldIndex:
         with self._lock:
-            visible = [entry.terms for entry in self._open().chunks.values() if entry.passes(condition)]
-        return TermCounts(len(visible), {term: sum(term in each for each in visible) for term in terms})
+            contents = self._open()
+            if contents.held is None:
+                contents.held = self._built(contents)
+            return contents.held
+
+    def _built(self, contents: _Contents) -> HeldIndex:
+        import numpy as np  # noqa: PLC0415 - slow to import
+
+        from retrieval_core.adapters.stores.held import HeldIndex, count_terms_of  # noqa: PLC0415 - it imports numpy
+
+        manifest = contents.manifest or self._identity.manifest()
+        entries = list(contents.chunks.values())
+        embedded = np.array([entry.vector is not None for entry in entries], np.bool_)
+        matrix = np.zeros((len(entries), manifest.dimension or 0), np.float32)
+        if vectors := [entry.vector for entry in entries if entry.vector is not None]:
+            matrix[embedded] = vectors
+        return HeldIndex(
+            contents.token,
+            identity=self._identity,
+            manifest=manifest,
+            analyzer=self._analyzer,
+            weigh=_weight,
+            records=_records(contents),
+            postings=count_terms_of([entry.terms for entry in entries]),
+            matrix=matrix,
+            embedded=embedded,
+        )
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
         """Return the fields of all passages by their paths, those of most passages first."""
@@ -268,7 +267,7 @@ class MemoryStore:
     def _entries(self, change: Change) -> Iterator[_Entry]:
         vectors = iter(() if change.vectors is None else unit_rows(change.vectors))
         for chunk in change.chunks:
-            terms = Counter(self._analyzer.terms(chunk.indexed_text))
+            terms = tuple(self._analyzer.terms(chunk.indexed_text))
             yield _Entry(chunk, terms, None if chunk.id in change.unembedded else next(vectors, None))
 
 
@@ -282,35 +281,15 @@ def _remove_documents(contents: _Contents, document_ids: Collection[str]) -> Non
         contents.documents.pop(name, None)
 
 
-def _cosines(contents: _Contents, query: Vector) -> Iterator[tuple[float, _Entry]]:
-    for entry in contents.chunks.values():
-        if entry.vector is not None:
-            yield min(1.0, max(-1.0, float(entry.vector @ query))), entry
+def _records(contents: _Contents) -> Records:
+    from retrieval_core.adapters.stores.held import Records  # noqa: PLC0415 - it imports numpy
+
+    if contents.records is None:
+        chunks = [entry.chunk for entry in contents.chunks.values()]
+        contents.records = Records(chunks, contents.sections.values(), contents.documents.values())
+    return contents.records
 
 
-def _count_chunks(contents: _Contents, term: str) -> int:
-    return sum(term in entry.terms for entry in contents.chunks.values())
-
-
-def _bm25(contents: _Contents, terms: Sequence[str]) -> Iterator[tuple[float, _Entry]]:
-    """Score by Lucene's formula; repeated terms of the question count as often, up to a limit."""
-    entries = list(contents.chunks.values())
-    wanted = Counter(terms)
-    average_length = sum(entry.terms.total() for entry in entries) / max(1, len(entries))
-    weights: dict[str, float] = {}
-    for term in wanted:
-        containing = _count_chunks(contents, term)
-        weights[term] = log(1 + (len(entries) - containing + 0.5) / (containing + 0.5))
-    for entry in entries:
-        norm = K1 * (1 - B + B * entry.terms.total() / (average_length or 1))
-        counts = ((repeats * weights[term], entry.terms[term]) for term, repeats in wanted.items())
-        score = sum(weight * count * (K1 + 1) / (count + norm) for weight, count in counts)
-        if score > 0:
-            yield score, entry
-
-
-def _is_asked_for(chunk: Chunk, request: FetchRequest) -> bool:
-    return chunk.id in request.chunk_ids or any(
-        chunk.document_id == part.document_id and part.first <= chunk.chunk_index <= part.last
-        for part in request.ranges
-    )
+def _weight(chunks: int, count: int) -> float:
+    """Return the weight of a term by Lucene's formula."""
+    return log(1 + (chunks - count + 0.5) / (count + 0.5))

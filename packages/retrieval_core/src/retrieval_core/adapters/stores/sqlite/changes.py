@@ -112,6 +112,12 @@ class ChangeDetector:
         """Whether a change of the file itself after the mark cannot have the same time as one before it."""
         return self._now() - max(mark.file.modified, mark.file.changed) / 1e9 > SETTLED
 
+    def leave_former_file(self) -> None:
+        """Close the connection to a file that was replaced or copied over: SQLite opens no other one beside it."""
+        with self._lock:
+            if self._connection is not None and self.file_id() != self._file:
+                self._close()
+
     def renew(self) -> None:
         """Open a connection to the file that there is now, unless that was done. Blocks; a reader must be open."""
         with self._lock:

@@ -8,14 +8,22 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import finalize
 
 from retrieval_core.adapters.stores.first_run import index_not_found
 from retrieval_core.adapters.stores.local import BUILD_ANEW, if_it_fails_again
 from retrieval_core.adapters.stores.sqlite.changes import ChangeDetector
 from retrieval_core.adapters.stores.sqlite.schema import FORMAT, check_sqlite, read_format
-from retrieval_core.errors import REPAIR, IndexBusyError, IndexFormatError, IndexNotFoundError, StoreError
+from retrieval_core.errors import (
+    REPAIR,
+    IndexBusyError,
+    IndexFormatError,
+    IndexNotFoundError,
+    ServiceError,
+    StoreError,
+)
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -35,6 +43,8 @@ PAGE_BYTES = 8192
 """Holds five vectors of 384 components almost without waste, where SQLite's usual 4,096 bytes hold two."""
 BUSY_STEP = 0.1
 """Seconds that SQLite waits for another writer between two checks whether the caller still waits."""
+IDLE = 20
+"""What is held in memory is built again only after this many times as long as it took: a twentieth of the time."""
 OPCODES = 100_000
 """SQLite's virtual machine steps, some milliseconds, between two checks whether the caller still waits."""
 
@@ -113,6 +123,9 @@ class Connections:
         self._open: list[sqlite3.Connection] = []
         self._changes = ChangeDetector(path, self._rest, partial(_connect_to_count, path), self._open, now)
         self._named: tuple[Mark, str | None] | None = None
+        self._held: tuple[Mark, Any] | None = None
+        self._missed: tuple[Mark | None] | None = None
+        self._idle_until = 0.0
         # What is collected without having been closed lets go of the file as quietly.
         finalize(self, _close_all, self._open).atexit = False
 
@@ -124,23 +137,7 @@ class Connections:
             StoreError: The index cannot be read.
         """
         call = _Call()
-
-        def work() -> T:
-            with self._translated():
-                while True:
-                    known = self._known(writing=False)
-                    try:
-                        with call.using(known.connection):
-                            result = _read(known.connection, function)
-                    except Exception:  # half of a change looks like anything
-                        self._forget(known)
-                        if self._is_as_it_was(known):
-                            raise
-                    else:
-                        if self._is_as_it_was(known):
-                            return result
-
-        return await self._run(self._readers, work, call)
+        return await self._run(self._readers, partial(self._read, function, call), call)
 
     async def version(self, name: Callable[[sqlite3.Connection], str]) -> str | None:
         """Return what names the state of the index, read only where that may have changed since the last time.
@@ -167,6 +164,58 @@ class Connections:
         if mark is not None and self._changes.is_settled(mark):
             self._named = mark, named
         return named
+
+    def hold(self, build: Callable[[sqlite3.Connection], T | None]) -> T | None:
+        """Return what was built of the state that the file has now, within microseconds; ``None`` if there is nothing.
+
+        It is built in a reading thread when it is missing the second time, nothing was written in between, and the
+        last building is :data:`IDLE` times as long ago as it took.
+
+        Args:
+            build: Builds it in a read transaction.
+        """
+        mark = self._changes.mark()
+        if mark is not None and self._held is not None:
+            if self._held[0] == mark:
+                return self._held[1]
+            self._held = None  # something was written
+        is_again, self._missed = self._missed == (mark,), (mark,)
+        is_due = is_again and time.monotonic() >= self._idle_until
+        if is_due and (mark is None or self._changes.is_settled(mark)):
+            self._idle_until = inf  # until this one has ended
+            try:
+                self._readers.start(partial(self._build, build))
+            except ServiceError:  # it is closed, or has more to do than it can
+                self._idle_until = 0.0
+        return None
+
+    def _build(self, build: Callable[[sqlite3.Connection], Any]) -> None:
+        began = time.monotonic()
+        with suppress(Exception):  # the searches themselves raise what is wrong with the file
+            self._read(lambda _: self._changes.renew(), _Call())
+            # Marked before it is read, as for the version.
+            mark = self._changes.mark()
+            if mark is not None and self._changes.is_settled(mark):
+                built = self._read(build, _Call())
+                self._held = None if built is None else (mark, built)
+        if (known := getattr(self._of_thread, "known", None)) is not None:
+            self._forget(known)  # the fewer connections there are, the sooner all leave a file that was replaced
+        self._idle_until = time.monotonic() + IDLE * (time.monotonic() - began)
+
+    def _read(self, function: Callable[[sqlite3.Connection], T], call: _Call) -> T:
+        with self._translated():
+            while True:
+                known = self._known(writing=False)
+                try:
+                    with call.using(known.connection):
+                        result = _read(known.connection, function)
+                except Exception:  # half of a change looks like anything
+                    self._forget(known)
+                    if self._is_as_it_was(known):
+                        raise
+                else:
+                    if self._is_as_it_was(known):
+                        return result
 
     async def write(self, function: Callable[[sqlite3.Connection], T], prepare: Preparation) -> T:
         """Run a function in a write transaction, which is on the disk when this returns.
@@ -246,6 +295,7 @@ class Connections:
             if known.file == found and found is not None and not (known.is_frozen and self._has_rest):
                 return known
             self._forget(known)
+        self._changes.leave_former_file()
         if found is None and not writing:
             raise self._not_found()
         is_frozen = False

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from retrieval_core.adapters.stores.scoring import best_rows, length_norms, saturated
 from retrieval_core.adapters.stores.sqlite.damage import count_chunks
+from retrieval_core.adapters.stores.sqlite.dense import matches_of
 from retrieval_core.adapters.stores.sqlite.postings import read_segments, read_stale
-from retrieval_core.adapters.stores.sqlite.ranking import best_rows, matches_of
-from retrieval_core.adapters.stores.term_vectors import K1, B
 from retrieval_core.ports import TermCounts
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class InvertedIndex:
         counted = lengths if self._alive is None else lengths[self._alive]
         self.chunks = len(counted)
         self.missing = count_chunks(connection) - len(counted)
-        self._norms = K1 * (1 - B + B * lengths / (counted.mean() if counted.any() else 1.0))
+        self._norms = length_norms(lengths, float(counted.mean()) if len(counted) else 0.0)
         self._lock = Lock()
         self._postings: dict[str, _Found] = {}
         self._most_bytes = most_bytes
@@ -84,7 +84,7 @@ class InvertedIndex:
         scores = np.zeros(len(self.numbers))
         for term, repeats in Counter(terms).items():
             rows, frequencies = self._find(connection, term)
-            scores[rows] += repeats * self._weight(len(rows)) * self._saturated(rows, frequencies)
+            scores[rows] += repeats * weight_of(self.chunks, len(rows)) * saturated(frequencies, self._norms[rows])
         if allowed is not None:
             scores *= self._passing(allowed)
         rows = best_rows(scores, limit)
@@ -132,14 +132,6 @@ class InvertedIndex:
         alive = self._alive[joined]
         return joined[alive], counts[alive]
 
-    def _weight(self, count: int) -> float:
-        """Return BM25's weight of a term that some of the chunks have."""
-        weight = log((self.chunks - count + 0.5) / (count + 0.5)) if count else 0.0
-        return weight if weight > 0 else LEAST_WEIGHT
-
-    def _saturated(self, rows: Rows, frequencies: NDArray[np.unsignedinteger]) -> NDArray[np.float64]:
-        return frequencies * (K1 + 1) / (frequencies + self._norms[rows])
-
     def _passing(self, allowed: Snapshot) -> NDArray[np.bool_]:
         """Return which rows are among the chunks of a snapshot that match its filter."""
         if np.array_equal(allowed.numbers, self.numbers):
@@ -148,6 +140,12 @@ class InvertedIndex:
         passes = np.zeros(1 + max([0, *passing[-1:].tolist(), *self.numbers[-1:].tolist()]), np.bool_)
         passes[passing] = True
         return passes[self.numbers]
+
+
+def weight_of(chunks: int, count: int) -> float:
+    """Return BM25's weight of a term that some of the chunks have."""
+    weight = log((chunks - count + 0.5) / (count + 0.5)) if count else 0.0
+    return weight if weight > 0 else LEAST_WEIGHT
 
 
 def _bytes_of(found: _Found) -> int:

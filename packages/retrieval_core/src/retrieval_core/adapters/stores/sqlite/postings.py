@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
 import numpy as np
 
+from retrieval_core.adapters.stores.held import Postings, Vocabulary, count_terms_of, sort_postings
 from retrieval_core.adapters.stores.rows import indexed_text_of
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
 
@@ -94,22 +94,6 @@ class Segment:
         return found
 
 
-class _Postings(NamedTuple):
-    """Postings of several terms, one term after the other.
-
-    Attributes:
-        terms: In order.
-        counts: How many postings each term has.
-        positions: Of the chunks in their segment, ascending for each term.
-        frequencies: How often the chunk has the term.
-    """
-
-    terms: list[str]
-    counts: Numbers
-    positions: Numbers
-    frequencies: Numbers
-
-
 def read_segments(connection: Connection) -> list[Segment]:
     """Return all segments, in the order of their chunks' numbers.
 
@@ -144,14 +128,7 @@ def add_postings(connection: Connection, chunks: Sequence[tuple[int, Sequence[st
     if not chunks:
         return []
     lengths = np.array([len(terms) for _, terms in chunks], np.uint32)
-    vocabulary = _Vocabulary()
-    ids = vocabulary.ids(chain.from_iterable(terms for _, terms in chunks), int(lengths.sum()))
-    # A chunk and a term as one number, of which those that are equal are counted.
-    pairs, frequencies = np.unique(
-        np.repeat(np.arange(len(chunks)), lengths) * len(vocabulary) + ids, return_counts=True
-    )
-    positions, ids = np.divmod(pairs, max(1, len(vocabulary)))
-    postings = _in_order(vocabulary, ids, positions, frequencies)
+    postings = count_terms_of([terms for _, terms in chunks])
     numbers = np.array([number for number, _ in chunks], np.int64)
     _write(connection, numbers, lengths, [postings])
     bags = np.zeros(len(chunks), np.uint32)
@@ -197,7 +174,7 @@ def rebuild_postings(connection: Connection, analyzer: Analyzer) -> None:
         merge_segments(connection)
 
 
-def _checksums(postings: _Postings) -> NDArray[np.uint32]:
+def _checksums(postings: Postings) -> NDArray[np.uint32]:
     """Return the part of each posting in the checksum of its chunk."""
     terms = np.fromiter(map(crc32, map(str.encode, postings.terms)), np.uint32, len(postings.terms))
     return np.repeat(terms, postings.counts) * postings.frequencies.astype(np.uint32)
@@ -227,7 +204,7 @@ def _merge(connection: Connection, group: Collection[int]) -> None:
     numbers = np.concatenate([segment.numbers[kept] for segment, kept in zip(segments, alive, strict=True)])
     lengths = np.concatenate([segment.lengths[kept] for segment, kept in zip(segments, alive, strict=True)])
     if len(numbers):
-        _write(connection, numbers, lengths, _merged(connection, segments, alive))
+        _write(connection, numbers, lengths, merged_postings(connection, segments, alive))
     old = [(segment.id,) for segment in segments]
     connection.executemany("DELETE FROM word_blocks WHERE segment = ?", old)
     connection.executemany("DELETE FROM word_segments WHERE id = ?", old)
@@ -273,15 +250,15 @@ def _to_merge(sizes: Sequence[tuple[int, int, int]]) -> set[int]:
     return set()
 
 
-def _merged(
+def merged_postings(
     connection: Connection, segments: Sequence[Segment], alive: Sequence[NDArray[np.bool_]]
-) -> Iterator[_Postings]:
+) -> Iterator[Postings]:
     """Yield the postings of all segments, some terms at a time, with the positions that the chunks then have."""
     borders = sorted({term for segment in segments for term in segment.first_terms})[::BLOCKS_AT_ONCE]
     begins = accumulate((int(np.count_nonzero(kept)) for kept in alive), initial=-1)
     moved = [np.cumsum(kept) + begin for kept, begin in zip(alive, begins, strict=False)]
     for first, end in pairwise([*borders, None]):
-        vocabulary = _Vocabulary()
+        vocabulary = Vocabulary()
         ids: list[Numbers] = []
         positions: list[Numbers] = []
         frequencies: list[Numbers] = []
@@ -292,10 +269,10 @@ def _merged(
                 positions.append(place[block.positions[remain]])
                 frequencies.append(block.frequencies[remain])
         if vocabulary:
-            yield _in_order(vocabulary, np.concatenate(ids), np.concatenate(positions), np.concatenate(frequencies))
+            yield sort_postings(vocabulary, np.concatenate(ids), np.concatenate(positions), np.concatenate(frequencies))
 
 
-def _between(connection: Connection, segment: Segment, first: str | None, end: str | None) -> Iterator[_Postings]:
+def _between(connection: Connection, segment: Segment, first: str | None, end: str | None) -> Iterator[Postings]:
     """Yield the postings of the terms from the first on, and before the end, block by block."""
     places = range(
         0 if first is None else max(0, bisect_right(segment.first_terms, first) - 1),
@@ -306,7 +283,7 @@ def _between(connection: Connection, segment: Segment, first: str | None, end: s
         low = 0 if first is None else bisect_left(block.terms, first)
         high = len(block.terms) if end is None else bisect_left(block.terms, end)
         begins, ends = int(block.counts[:low].sum()), int(block.counts[:high].sum())
-        yield _Postings(
+        yield Postings(
             block.terms[low:high],
             block.counts[low:high],
             block.positions[begins:ends],
@@ -314,36 +291,7 @@ def _between(connection: Connection, segment: Segment, first: str | None, end: s
         )
 
 
-class _Vocabulary(defaultdict[str, int]):
-    """Numbers terms from 0 on, in the order in which they are first asked for."""
-
-    def __init__(self) -> None:
-        super().__init__(self.__len__)
-
-    def ids(self, terms: Iterable[str], count: int) -> Numbers:
-        """Return the numbers of so many terms."""
-        return np.fromiter(map(self.__getitem__, terms), np.int64, count)
-
-
-def _in_order(vocabulary: _Vocabulary, ids: Numbers, positions: Numbers, frequencies: Numbers) -> _Postings:
-    """Sort postings by term, and leave out terms without any.
-
-    Args:
-        ids: The term of each posting; those of one term are in the order of their positions.
-    """
-    terms = sorted(vocabulary)
-    ranks = np.empty(len(terms), np.int64)
-    ranks[vocabulary.ids(terms, len(terms))] = np.arange(len(terms))
-    by_rank = ranks[ids]
-    order = np.argsort(by_rank, kind="stable")
-    counts = np.bincount(by_rank, minlength=len(terms))
-    if not counts.all():
-        terms = [term for term, count in zip(terms, counts.tolist(), strict=True) if count]
-        counts = counts[counts > 0]
-    return _Postings(terms, counts, positions[order], frequencies[order])
-
-
-def _write(connection: Connection, numbers: Numbers, lengths: Unsigned, parts: Iterable[_Postings]) -> None:
+def _write(connection: Connection, numbers: Numbers, lengths: Unsigned, parts: Iterable[Postings]) -> None:
     """Write a segment."""
     name = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM word_segments").fetchone()[0]
     first_terms: list[str] = []
@@ -358,13 +306,13 @@ def _write(connection: Connection, numbers: Numbers, lengths: Unsigned, parts: I
     connection.execute("INSERT INTO word_segments VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _cut(postings: _Postings) -> Iterator[_Postings]:
+def _cut(postings: Postings) -> Iterator[Postings]:
     ends = np.cumsum(postings.counts)
     borders = [*np.unique((ends - postings.counts) // BLOCK, return_index=True)[1].tolist(), len(ends)]
     places = [0, *ends.tolist()]
     for low, high in pairwise(borders):
         begin, end = places[low], places[high]
-        yield _Postings(
+        yield Postings(
             postings.terms[low:high],
             postings.counts[low:high],
             postings.positions[begin:end],
@@ -372,7 +320,7 @@ def _cut(postings: _Postings) -> Iterator[_Postings]:
         )
 
 
-def _packed(postings: _Postings) -> bytes:
+def _packed(postings: Postings) -> bytes:
     positions, frequencies = _narrow(postings.positions), _narrow(postings.frequencies)
     header = len(postings.terms), len(positions), positions.itemsize, frequencies.itemsize
     lines = "\n".join(["", *postings.terms, ""]).encode()
@@ -414,12 +362,12 @@ def _found(block: bytes, term: bytes) -> tuple[Unsigned, Unsigned] | None:
     )
 
 
-def _unpacked(block: bytes) -> _Postings:
+def _unpacked(block: bytes) -> Postings:
     try:
         terms, postings, wide, broad = _HEADER.unpack_from(block)
         first = _HEADER.size + 4 * terms
         second = first + wide * postings
-        return _Postings(
+        return Postings(
             block[second + broad * postings :].decode().split("\n")[1:-1],
             np.frombuffer(block, "<u4", terms, _HEADER.size).astype(np.int64),
             np.frombuffer(block, f"<u{wide}", postings, first).astype(np.int64),

@@ -89,6 +89,11 @@ class SnapshotCache:
         vectors = self._vectors
         return arrays + (0 if vectors is None else vectors.loaded_bytes) + self._columns.loaded_bytes
 
+    @property
+    def filter_paths(self) -> tuple[str, ...]:
+        """The names of the fields that filters named so far."""
+        return self._columns.paths
+
     def get(self, connection: Connection, condition: Filter | None, dimension: int | None) -> Snapshot:
         """Return the arrays as of the connection's open transaction.
 

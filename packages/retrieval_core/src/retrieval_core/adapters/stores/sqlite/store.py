@@ -7,7 +7,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from retrieval_core.adapters.stores.checks import check_change
+from retrieval_core.adapters.stores.checks import check_change, is_searched_by
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.settings_memory import KEY
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.adapters.stores.checks import Identity
+    from retrieval_core.adapters.stores.held import HeldIndex
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
     from retrieval_core.adapters.stores.sqlite.schema import Preparation
@@ -226,6 +227,33 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         except IndexNotFoundError:
             return None
 
+    def held(self) -> HeldIndex | None:
+        """Return the index in memory, if it is small, and nothing was written since the last queries."""
+        if self._quantized or not is_searched_by(self, SqliteStore):
+            return None
+        try:
+            session = self._current()
+        except StoreError:  # the methods raise that it is closed
+            return None
+        return session.hold(partial(self._hold, session))
+
+    def _hold(self, session: _Session, view: Connection) -> HeldIndex | None:
+        from retrieval_core.adapters.stores.sqlite.holding import read_index  # noqa: PLC0415 - numpy is slow to import
+
+        manifest = self._checked_manifest(view)
+        index = read_index(
+            view,
+            session.snapshot,
+            identity=self._identity,
+            manifest=manifest,
+            analyzer=self._analyzer,
+            version=self._named(view),
+            paths=session.filter_paths,
+        )
+        if index is not None:
+            session.drop_words()
+        return index
+
     def _open(self) -> _Session:
         return _Session(self._path, self._busy_timeout, self._prepare, quantized=self._quantized)
 
@@ -310,7 +338,8 @@ class _Session(Connections):
     @property
     def loaded_bytes(self) -> int:
         """Bytes of the arrays."""
-        return sum(loaded.loaded_bytes for loaded in (self._cache, self._words.value) if loaded is not None)
+        held = None if self._held is None else self._held[1]
+        return sum(loaded.loaded_bytes for loaded in (self._cache, self._words.value, held) if loaded is not None)
 
     async def read(self, function: Callable[[Connection], T]) -> T:
         """As its base does; an index of an older format is converted first."""
@@ -344,6 +373,15 @@ class _Session(Connections):
         with self._lock:
             cache = self._cache = self._cache or SnapshotCache(quantized=self._quantized)
         return cache.get(connection, condition, dimension)
+
+    @property
+    def filter_paths(self) -> tuple[str, ...]:
+        """The names of the fields that filters named so far."""
+        return () if self._cache is None else self._cache.filter_paths
+
+    def drop_words(self) -> None:
+        """Drop the postings that searches have read."""
+        self._words = Last["InvertedIndex"]()
 
     def words(self, connection: Connection) -> InvertedIndex:
         """Return the words for a search, as of the open transaction."""
