@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from retrieval_core.pipeline.federation.options import checked_weights
 from retrieval_core.pipeline.federation.retrieval import FederatedRetrieval
 from retrieval_core.pipeline.federation.together import Together
-from retrieval_core.pipeline.options import query_options
+from retrieval_core.pipeline.options import QueryOptions, query_options
 from retrieval_core.pipeline.plugging import kept_reranks, reranker_chain
 from retrieval_core.pipeline.query_engine import QueryEngine
 from retrieval_core.pipeline.search_loop import Stages
+from retrieval_core.run.twins import sync_twin, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +22,11 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.planning import Filters
-    from retrieval_core.pipeline.query_engine import History
-    from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter, TokenCounter, Variant
+    from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter, TokenCounter
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.lazy import Lazy
     from retrieval_core.run.observe import Observer
-    from retrieval_core.types import Hit, SearchMode
+    from retrieval_core.types import Hit
 
 
 class FederatedIndex(QueryEngine):
@@ -108,92 +108,13 @@ class FederatedIndex(QueryEngine):
         """The weight of each index, by name."""
         return dict(self._weights)
 
-    def search_multiple_indexes(
-        self,
-        query: str,
-        index_ids: Sequence[str],
-        filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        max_results_per_query: int | None = None,
-    ) -> list[Hit]:
-        """Search some of the indexes and return the best hits of all.
-
-        Args:
-            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
-            index_ids: Names of the indexes to search.
-            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
-                with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-
-        Returns:
-            The hits, best first, each with a ``source_index``.
-
-        Raises:
-            QueryValidationError: The query is empty, or is not text.
-            FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or the index doesn't support it.
-            EmbeddingError: The query could not be embedded, and the store has no keyword search.
-            StoreError: The index can't be read. With several indexes: none can be read.
-            ConfigurationError: A required package or setting is missing.
-            RetrievalError: With ``strict``: any failure that is otherwise listed in ``degraded``. With
-                ``raise_on_error``: nothing could be searched.
-
-        Example::
-
-            with open_indexes(["notes.db", "faq.db"]) as indexes:
-                for hit in indexes.search_multiple_indexes("moon", ["notes"]):
-                    print(hit.source_index, hit.chunk.source)
-        """
-        options = query_options(
-            indexes=index_ids,
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            max_results_per_query=max_results_per_query,
-        )
-        return list(self.sync.run(self._search(query, filters, options)).hits)
-
+    @with_options(QueryOptions, without=("indexes",))
     async def asearch_multiple_indexes(
         self,
         query: str,
         index_ids: Sequence[str],
         filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        max_results_per_query: int | None = None,
+        **options: Unpack[QueryOptions],
     ) -> list[Hit]:
         """Search some of the indexes and return the best hits of all.
 
@@ -202,20 +123,7 @@ class FederatedIndex(QueryEngine):
             index_ids: Names of the indexes to search.
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
+            **options: Options of the query; see :class:`QueryOptions`.
 
         Returns:
             The hits, best first, each with a ``source_index``.
@@ -236,19 +144,10 @@ class FederatedIndex(QueryEngine):
                 for hit in await indexes.asearch_multiple_indexes("moon", ["notes"]):
                     print(hit.source_index, hit.chunk.source)
         """
-        options = query_options(
-            indexes=index_ids,
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            max_results_per_query=max_results_per_query,
-        )
-        return list((await self._search(query, filters, options)).hits)
+        given = query_options(options, indexes=index_ids)
+        return list((await self.aretrieve(query, filters, **given)).hits)
+
+    search_multiple_indexes = sync_twin(asearch_multiple_indexes)
 
     @property
     def token_counter(self) -> TokenCounter:

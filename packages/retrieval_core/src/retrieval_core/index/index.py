@@ -19,6 +19,7 @@ from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import FetchRequest, Versioned
 from retrieval_core.run.outcomes import value_of
 from retrieval_core.run.threads import PoolClosedError
+from retrieval_core.run.twins import sync_twin
 from retrieval_core.types import Chunk, Document
 
 if TYPE_CHECKING:
@@ -96,51 +97,6 @@ class Index(RetrievalPipeline):
         self._integrity = IntegrityCheck(ingester, self._run)
         self._pages = Pages(ingester)
 
-    def ingest(
-        self,
-        paths: str | Path | Iterable[str | Path],
-        on_progress: OnProgress | None = None,
-        *,
-        follow_links: bool = False,
-        gitignore: bool = True,
-        isolated: bool = False,
-    ) -> IndexReport:
-        """Index files and folders: read new and changed files, and remove documents whose files are gone.
-
-        Unchanged files are skipped, so you can call it again at any time. Files that can't be read are listed in
-        ``report.failed``; the others are indexed.
-
-        Args:
-            paths: One or more files and folders, as text or ``Path``; folders include their subfolders. Documents of a
-                folder that no longer exists are kept, and the folder is listed in ``report.failed``.
-            on_progress: Called after each write with an :class:`~retrieval_core.ingest.report.IndexProgress`, on the
-                thread of the event loop. Default: none.
-            follow_links: Whether to follow symbolic links that lead out of their folder. Default: ``False``; they are
-                skipped and counted in ``report.skipped_links``.
-            gitignore: Whether to skip files and folders that a ``.gitignore`` excludes; ``paths`` themselves are never
-                skipped. Default: ``True``; skipped files are counted in ``report.ignored``.
-            isolated: Whether to read each file in a separate process, for files from people you don't trust. A file
-                that crashes its reader, or takes more than 5 minutes, is listed in ``report.failed``. Starting a
-                process takes some tenths of a second. Default: ``False``.
-
-        Returns:
-            The numbers of documents added, updated, unchanged and removed, the files that failed, and warnings.
-
-        Raises:
-            InvalidParameterError: A path is neither text nor a ``Path``.
-            UnreadableFileError: None of the paths exists, and the index contains no documents of them.
-            EmbeddingError: A text could not be embedded; everything written until then stays.
-            StoreError: The index can't be written.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                report = index.ingest("notes")
-                print(report.added, "documents added,", report.chunks, "chunks in the index")
-        """
-        ingesting = self.aingest(paths, on_progress, follow_links=follow_links, gitignore=gitignore, isolated=isolated)
-        return self.sync.run(ingesting, seconds=None)
-
     async def aingest(
         self,
         paths: str | Path | Iterable[str | Path],
@@ -192,6 +148,8 @@ class Index(RetrievalPipeline):
             isolated=isolated,
         )
 
+    ingest = sync_twin(aingest, seconds=None)
+
     def _facts(self) -> Mapping[str, object]:
         return {"path": self._place, **super()._facts()}
 
@@ -207,25 +165,6 @@ class Index(RetrievalPipeline):
     async def progress_note(self) -> Degradation | None:
         """Return how much of a new index is ready while any process is indexing its first documents; else ``None``."""
         return None if self._place is None else await note_of_progress(self._place)
-
-    def add(self, chunks: Sequence[Chunk]) -> None:
-        """Add your own chunks: all of them or none. A chunk replaces the chunk with the same ID.
-
-        Args:
-            chunks: The chunks; ``Chunk("id", "document id", "text")`` is enough.
-
-        Raises:
-            InvalidParameterError: A value is not a :class:`~retrieval_core.Chunk`.
-            EmbeddingError: A text could not be embedded.
-            StoreError: The index can't be written.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                index.add([Chunk("faq-1", "faq", "Refunds take five days.", metadata={"product": "shop"})])
-                print(index.retrieve("how long do refunds take").hits[0].id)
-        """
-        self.sync.run(self.aadd(chunks), seconds=None)
 
     async def aadd(self, chunks: Sequence[Chunk]) -> None:
         """Add your own chunks: all of them or none. A chunk replaces the chunk with the same ID.
@@ -246,27 +185,7 @@ class Index(RetrievalPipeline):
         await self._ingester.add(list(each_of(Chunk, chunks, "add()")))
         await self._after_writing()
 
-    def add_documents(self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None) -> None:
-        """Split, embed and add texts that are not in files. A document replaces the document with the same ID.
-
-        Args:
-            documents: The documents; ``Document("id", "text")`` is enough. Texts are plain text, not Markdown. A
-                generator is read in a thread, one batch at a time.
-            on_progress: Called after each write with the number of documents written so far. Default: none.
-
-        Raises:
-            InvalidParameterError: A value is not a :class:`~retrieval_core.Document`; everything written until then
-                stays.
-            EmbeddingError: A text could not be embedded; everything written until then stays.
-            StoreError: The index can't be written.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                index.add_documents([Document("faq", "Refunds take five days.")])
-                print(index.retrieve("how long do refunds take").hits[0].chunk.text)
-        """
-        self.sync.run(self.aadd_documents(documents, on_progress), seconds=None)
+    add = sync_twin(aadd, seconds=None)
 
     async def aadd_documents(
         self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
@@ -297,26 +216,7 @@ class Index(RetrievalPipeline):
         finally:
             await self._after_writing()
 
-    def delete(self, document_id: str | Iterable[str]) -> int:
-        """Remove documents with all their chunks.
-
-        Args:
-            document_id: ID of the document, as ``hit.chunk.document_id`` or ``index.documents()`` returns it; or
-                several IDs, which are removed in one write. Unknown IDs are ignored.
-
-        Returns:
-            The number of chunks removed.
-
-        Raises:
-            InvalidParameterError: An ID is not text.
-            StoreError: The index can't be written.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                print(index.delete("faq"), "chunks removed")
-        """
-        return self.sync.run(self.adelete(document_id), seconds=None)
+    add_documents = sync_twin(aadd_documents, seconds=None)
 
     async def adelete(self, document_id: str | Iterable[str]) -> int:
         """Remove documents with all their chunks.
@@ -342,27 +242,7 @@ class Index(RetrievalPipeline):
         await self._after_writing()
         return gone
 
-    def find_documents(self, names: Iterable[str]) -> tuple[DocumentInfo, ...]:
-        """Find documents by ID, file name, path or folder.
-
-        Args:
-            names: IDs of documents, names of files in the index, or paths of files. A name that ends with ``/`` is a
-                folder.
-
-        Returns:
-            The documents, each once, in the order of the names.
-
-        Raises:
-            InvalidParameterError: The index has no document of a name; the message has the closest name.
-            StoreError: The index can't be read, or its store can't list documents.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                documents = index.find_documents(["notes/moon.md"])
-                print(index.delete(document.id for document in documents), "chunks removed")
-        """
-        return self.sync.run(self.afind_documents(names), seconds=None)
+    delete = sync_twin(adelete, seconds=None)
 
     async def afind_documents(self, names: Iterable[str]) -> tuple[DocumentInfo, ...]:
         """Find documents by ID, file name, path or folder.
@@ -389,6 +269,8 @@ class Index(RetrievalPipeline):
         wanted = tuple(each_of(str, names, "find_documents()"))
         return await find_documents(wanted, [each async for each in self.adocuments()], self._ingester)
 
+    find_documents = sync_twin(afind_documents, seconds=None)
+
     async def apath_of(self, name: str) -> Path:
         """Return the path of a file or folder by its name in the index; the file need not exist.
 
@@ -400,43 +282,12 @@ class Index(RetrievalPipeline):
         """
         return await self._ingester.path_of(name)
 
-    def path_of(self, name: str) -> Path:
-        """Return the path of a file or folder by its name in the index; the file need not exist.
-
-        Args:
-            name: The ``source`` of a document, or a folder of such names.
-
-        Raises:
-            StoreError: The index can't be read.
-        """
-        return self.sync.run(self.apath_of(name), seconds=None)
+    path_of = sync_twin(apath_of, seconds=None)
 
     async def _after_writing(self) -> None:
         """Invalidate cached results of a store that has no version."""
         if not isinstance(self.store, Versioned):
             await self.ainvalidate()
-
-    def document(self, document_id: str) -> Document | None:
-        """Return a whole document with its text; ``chunk.span`` points into this text.
-
-        Args:
-            document_id: ID of the document, as ``hit.chunk.document_id`` or ``index.documents()`` returns it.
-
-        Returns:
-            The document; ``None`` if there is no such document, or the index contains only chunks of it.
-
-        Raises:
-            StoreError: The index can't be read.
-            ServiceError: The service failed, or did not respond in time.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                chunk = index.retrieve("how far away is the moon").hits[0].chunk
-                text = index.document(chunk.document_id).text
-                print(text[chunk.span.start : chunk.span.end] == chunk.text)
-        """
-        return self.sync.run(self.adocument(document_id), seconds=None)
 
     async def adocument(self, document_id: str) -> Document | None:
         """Return a whole document with its text; ``chunk.span`` points into this text.
@@ -461,29 +312,7 @@ class Index(RetrievalPipeline):
         request = FetchRequest(document_ids=(document_id,))
         return value_of(await fetch(self._run(), self.store, request)).documents.get(document_id)
 
-    def validate(self, chunk_id: str) -> ChunkValidation | None:
-        """Compare a stored chunk with its original, byte by byte.
-
-        The original is the chunk's span in the text of its document. If the index contains no document texts, the file
-        is read again. To find files that were edited after indexing, use ``check_integrity()``.
-
-        Args:
-            chunk_id: ID of the chunk, as ``hit.id`` returns it.
-
-        Returns:
-            The verdict with the differences; ``None`` if there is no such chunk.
-
-        Raises:
-            StoreError: The index can't be read.
-            ServiceError: The service failed, or did not respond in time.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                hit = index.retrieve("how far away is the moon").hits[0]
-                print(index.validate(hit.id).verdict)
-        """
-        return self.sync.run(self.avalidate(chunk_id))
+    document = sync_twin(adocument, seconds=None)
 
     async def avalidate(self, chunk_id: str) -> ChunkValidation | None:
         """Compare a stored chunk with its original, byte by byte.
@@ -508,6 +337,8 @@ class Index(RetrievalPipeline):
                 print((await index.avalidate(result.hits[0].id)).verdict)
         """
         return await self._integrity.validate(chunk_id)
+
+    validate = sync_twin(avalidate)
 
     async def aedited_since(self, chunks: Iterable[Chunk]) -> frozenset[str]:
         """Return the IDs of chunks whose files were edited after indexing.
@@ -542,20 +373,6 @@ class Index(RetrievalPipeline):
         """
         return bool(self._ingester.newer_files_now(_moments(chunks)))
 
-    def place_on_page(self, chunk: Chunk, page: int | None = None) -> PlaceOnPage:
-        """Return the position of a PDF chunk on one of its pages, read from the original file.
-
-        Args:
-            chunk: A chunk of this index.
-            page: Page number, from 1, one of the pages of the chunk. Default: the chunk's first page.
-
-        Raises:
-            InvalidParameterError: The chunk is not on that page.
-            UnreadableFileError: The chunk is not from a PDF file, or the file is missing or was changed.
-            StoreError: The index can't be read.
-        """
-        return self.sync.run(self.aplace_on_page(chunk, page), seconds=None)
-
     async def aplace_on_page(self, chunk: Chunk, page: int | None = None) -> PlaceOnPage:
         """Return the position of a PDF chunk on one of its pages, read from the original file.
 
@@ -570,21 +387,7 @@ class Index(RetrievalPipeline):
         """
         return await self._pages.place(chunk, page)
 
-    def picture_of_page(self, chunk: Chunk, width: int = 1000, page: int | None = None) -> bytes:
-        """Return an image of a page of a PDF chunk, as PNG.
-
-        Args:
-            chunk: A chunk of this index.
-            width: Width in pixels, at least 1. Very long pages get a smaller image, at most 16 million pixels.
-                Default: 1000.
-            page: Page number, from 1, one of the pages of the chunk. Default: the chunk's first page.
-
-        Raises:
-            InvalidParameterError: The width is less than 1, or the chunk is not on that page.
-            UnreadableFileError: The chunk is not from a PDF file, or the file is missing or was changed.
-            StoreError: The index can't be read.
-        """
-        return self.sync.run(self.apicture_of_page(chunk, width, page), seconds=None)
+    place_on_page = sync_twin(aplace_on_page, seconds=None)
 
     async def apicture_of_page(self, chunk: Chunk, width: int = 1000, page: int | None = None) -> bytes:
         """Return an image of a page of a PDF chunk, as PNG.
@@ -602,44 +405,7 @@ class Index(RetrievalPipeline):
         """
         return await self._pages.picture(chunk, checked_count(width, "width"), page)
 
-    def check_integrity(
-        self,
-        *,
-        sample: int | None = None,
-        seed: int | None = None,
-        document_ids: Iterable[str] = (),
-        repair: bool = False,
-    ) -> IntegrityReport:
-        """Check the whole index for damage, and compare it with the original files.
-
-        Finds changed, missing and stray chunks, damaged vectors and keyword data, and files that were edited after
-        indexing. Texts are compared byte by byte. Writes during the check may be reported as mismatches.
-
-        Args:
-            sample: Number of documents to compare, drawn at random, at least 1. Default: all.
-            seed: Seed of the random choice, to draw the same documents again. Default: a new one each time.
-            document_ids: IDs of documents to compare that came from no file. Chunks of other documents without a file
-                count as ``unverifiable``. Default: none.
-            repair: Whether to repair the differences, from the index itself or by reading files again; the report then
-                describes the repaired index. Default: ``False``, which changes nothing.
-
-        Returns:
-            The verdict, the differences by document, and the documents that were repaired.
-
-        Raises:
-            InvalidParameterError: A document ID is unknown, or the sample is less than 1.
-            StoreError: The index can't be read or repaired.
-            EmbeddingError: A text could not be embedded.
-            ServiceError: The service failed, or did not respond in time.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                report = index.check_integrity()
-                print(report.verdict)
-        """
-        checking = self.acheck_integrity(sample=sample, seed=seed, document_ids=document_ids, repair=repair)
-        return self.sync.run(checking, seconds=None)
+    picture_of_page = sync_twin(apicture_of_page, seconds=None)
 
     async def acheck_integrity(
         self,
@@ -688,21 +454,7 @@ class Index(RetrievalPipeline):
         repaired = report.differing - checked.differing
         return replace(checked, repaired=tuple(sorted(repaired)))
 
-    def describe(self) -> StoreInfo:
-        """Return the size, the embedding model and the search abilities of the index.
-
-        Raises:
-            IndexNotFoundError: The index does not exist yet.
-            StoreError: The index can't be opened.
-            ServiceError: The service failed, or did not respond in time.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                info = index.describe()
-                print(info.documents, "documents,", info.chunks, "chunks in", info.location)
-        """
-        return self.sync.run(self.adescribe(), seconds=None)
+    check_integrity = sync_twin(acheck_integrity, seconds=None)
 
     async def adescribe(self) -> StoreInfo:
         """Return the size, the embedding model and the search abilities of the index.
@@ -719,6 +471,8 @@ class Index(RetrievalPipeline):
                 print(info.documents, "documents,", info.chunks, "chunks in", info.location)
         """
         return value_of(await self._run().on("store").call("describe", self.store.describe))
+
+    describe = sync_twin(adescribe, seconds=None)
 
     async def aclose(self) -> None:
         """Close files, threads and models. Closing twice is fine.

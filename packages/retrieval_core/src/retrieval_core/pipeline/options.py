@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
+from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline.stages.transform import MOST_VARIANTS, is_variant
 from retrieval_core.ports import Message, Variant
 
 if TYPE_CHECKING:
@@ -19,40 +21,56 @@ LONGEST_TURN = 10_000
 
 
 class QueryOptions(TypedDict, total=False):
-    """Keyword arguments of every search; ``None`` means the configured value."""
+    """Options of each query. An option that isn't given, or is ``None``, has its default.
+
+    To add one, write its key, its explanation here and, if its values have to be checked, its check in ``_CHECKS``. It
+    is then part of every signature, every help text and the key of cached results. A stage reads it from
+    ``plan.options``.
+
+    Attributes:
+        top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
+        mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
+            ``search.mode``, hybrid.
+        score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
+            no minimum.
+        transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
+            Default: ``transform.use``, none.
+        variants: Up to 16 more texts to search for, for example from your own query expansion, each a
+            :class:`~retrieval_core.ports.Variant`. Default: none.
+        history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
+            last 100 turns are used, 10,000 characters of each. Default: none.
+        session_id: ID of the user's session, for a semantic cache per session. Default: none.
+        use_cache: Whether to return and store cached results. Default: ``True``.
+        indexes: Names of the indexes to search, if several are open. Default: all.
+        max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
+    """
 
     top_k: int | None
-    """Maximum number of results, 1 to 1000."""
     mode: SearchMode | None
-    """``hybrid``, ``dense`` (vector search only) or ``lexical`` (keyword search only)."""
     score_threshold: float | None
-    """Minimum cosine similarity of query and chunk, 0 to 1."""
     transforms: Sequence[str] | None
-    """Names of the query transformers to apply; an empty list applies none."""
     variants: Sequence[Variant] | None
-    """Up to 16 more texts to search for, for example from your own query expansion."""
     history: Sequence[Message | Mapping[str, Any]] | None
-    """Earlier turns of the conversation, oldest first, with ``role`` and ``content``. The last 100 turns are used,
-    10,000 characters of each."""
     session_id: str | None
-    """ID of the user's session, for a semantic cache per session."""
     use_cache: bool | None
-    """Whether to return and store cached results."""
     indexes: Sequence[str] | None
-    """Names of the indexes to search, if several are open."""
     max_results_per_query: int | None
-    """Maximum number of results from each index, 1 to 1000, if several are open."""
 
 
 class AnswerOptions(QueryOptions, total=False):
-    """Keyword arguments of every method that answers; ``None`` means the configured value."""
+    """Options of each question, besides those of a query.
+
+    Attributes:
+        max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
+        verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
+            Default: ``answer.verify``, ``False``.
+        prompt_override: Instructions for the language model instead of the configured ones. Default:
+            ``answer.prompt``.
+    """
 
     max_tokens: int | None
-    """Token budget of the context, at least 1."""
     verify: bool | None
-    """Whether to check each sentence of a written answer against the context."""
     prompt_override: str | None
-    """Instructions for the language model instead of the configured ones."""
 
 
 OF_SEVERAL = ("indexes", "max_results_per_query")
@@ -60,17 +78,34 @@ OF_EACH = tuple(name for name in QueryOptions.__annotations__ if name not in OF_
 """The options of a single index."""
 
 
-def query_options(**options: Unpack[QueryOptions]) -> QueryOptions:
-    """Return the options that are given, without those that are ``None``."""
-    return cast("QueryOptions", {name: value for name, value in options.items() if value is not None})
+def query_options(options: QueryOptions, **more: Unpack[QueryOptions]) -> QueryOptions:
+    """Return the options that are given, without those that are ``None``.
+
+    Args:
+        options: The caller's.
+        more: What the caller gave as another argument, and may not give as an option too.
+
+    Raises:
+        TypeError: There is no such option.
+    """
+    return cast("QueryOptions", _given(options, more, QueryOptions))
 
 
-def answer_options(**options: Unpack[AnswerOptions]) -> AnswerOptions:
-    """Return the options that are given, without those that are ``None``."""
-    return cast("AnswerOptions", {name: value for name, value in options.items() if value is not None})
+def answer_options(options: AnswerOptions, **more: Unpack[AnswerOptions]) -> AnswerOptions:
+    """Return the options that are given, without those that are ``None``; see :func:`query_options`.
+
+    Raises:
+        TypeError: There is no such option.
+    """
+    return cast("AnswerOptions", _given(options, more, AnswerOptions))
 
 
-def check_names(options: Mapping[str, Any], known: Sequence[str]) -> None:
+def _given(options: Mapping[str, Any], more: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    check_names(options, [name for name in kind.__annotations__ if name not in more] if more else kind.__annotations__)
+    return {name: value for name, value in (*options.items(), *more.items()) if value is not None}
+
+
+def check_names(options: Mapping[str, Any], known: Collection[str]) -> None:
     """Reject unknown names, as Python does for the arguments of a function.
 
     Raises:
@@ -93,6 +128,66 @@ def check_single(options: QueryOptions) -> None:
         if name in options:
             msg = f"{name}: only several indexes have this option, and this is a single one; see open_indexes()"
             raise TypeError(msg)
+
+
+def checked_values(options: QueryOptions) -> QueryOptions:
+    """Return options with values that are checked and never change.
+
+    Raises:
+        InvalidParameterError: A value has the wrong type, or is out of range.
+    """
+    return cast(
+        "QueryOptions",
+        {
+            name: _CHECKS[name](value) if name in _CHECKS else value
+            for name, value in options.items()
+            if value is not None
+        },
+    )
+
+
+def _checked_mode(mode: object) -> SearchMode:
+    mode = named_mode(mode)
+    if mode not in ("hybrid", "dense", "lexical"):
+        msg = f"mode must be hybrid, vector (dense) or keyword (lexical), got {mode!r:.80}"
+        raise InvalidParameterError(msg)
+    return mode
+
+
+def _checked_threshold(threshold: object) -> float:
+    if type(threshold) not in (int, float) or not 0 <= cast("float", threshold) <= 1:
+        msg = f"score_threshold must be a number between 0 and 1, got {threshold!r:.80}"
+        raise InvalidParameterError(msg)
+    return float(cast("float", threshold))
+
+
+def _checked_session(session_id: object) -> str:
+    if not isinstance(session_id, str):
+        msg = f"session_id must be text, got {session_id!r:.80}"
+        raise InvalidParameterError(msg)
+    return session_id
+
+
+def _checked_use_cache(use_cache: object) -> bool:
+    if not isinstance(use_cache, bool):
+        msg = f"use_cache must be true or false, got {use_cache!r:.80}"
+        raise InvalidParameterError(msg)
+    return use_cache
+
+
+def _checked_variants(variants: object) -> tuple[Variant, ...]:
+    if not isinstance(variants, (list, tuple)):
+        msg = f"variants must be a list of Variant, got {type(variants).__name__}"
+        raise InvalidParameterError(msg)
+    given = cast("Sequence[object]", variants)
+    sound = tuple(item for item in given if is_variant(item))
+    if len(sound) < len(given) or len(given) > MOST_VARIANTS:
+        msg = (
+            f"variants must be at most {MOST_VARIANTS} Variant, each with a text, a set of sides and a weight above 0, "
+            f"got {given!r:.160}"
+        )
+        raise InvalidParameterError(msg)
+    return sound
 
 
 def turns(history: object) -> tuple[Message, ...]:
@@ -144,3 +239,14 @@ def chosen(transforms: object, available: Sequence[str]) -> tuple[str, ...]:
             msg = f"there is no transformer {name!r:.80}; there are {there_are}"
             raise InvalidParameterError(msg)
     return tuple(dict.fromkeys(cast("Sequence[str]", given)))
+
+
+_CHECKS: Mapping[str, Callable[[object], Any]] = {
+    "mode": _checked_mode,
+    "score_threshold": _checked_threshold,
+    "variants": _checked_variants,
+    "history": turns,
+    "session_id": _checked_session,
+    "use_cache": _checked_use_cache,
+}
+"""Checks of the values that need no settings; the others are checked where the plan is made."""

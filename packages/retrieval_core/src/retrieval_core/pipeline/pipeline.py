@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache.cached_retrieval import CachedRetrieval
-from retrieval_core.pipeline.options import query_options
+from retrieval_core.pipeline.options import OF_SEVERAL, QueryOptions, query_options
 from retrieval_core.pipeline.plugging import by_name, kept_reranks, questions_with, reranker_chain
 from retrieval_core.pipeline.query_engine import QueryEngine
 from retrieval_core.pipeline.search_index import Parts
@@ -15,6 +15,7 @@ from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.search import Sources
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.twins import sync_twin, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.planning import Filters
-    from retrieval_core.pipeline.query_engine import History
     from retrieval_core.ports import (
         Embedder,
         Evaluator,
@@ -35,11 +35,10 @@ if TYPE_CHECKING:
         Rewriter,
         Store,
         TokenCounter,
-        Variant,
     )
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Observer
-    from retrieval_core.types import RetrievalResult, SearchMode
+    from retrieval_core.types import RetrievalResult
 
 
 class RetrievalPipeline(QueryEngine):
@@ -182,26 +181,14 @@ class RetrievalPipeline(QueryEngine):
         """
         return self.embedder is not None and await recover(self._run(), self.embedder)
 
-    def recover_from_embedding_failure(self) -> bool:
-        """Reopen the embedder after a failure, and return whether it works.
+    recover_from_embedding_failure = sync_twin(arecover_from_embedding_failure)
 
-        Queries do this automatically from time to time, and use keyword search until it works again.
-        """
-        return self.sync.run(self.arecover_from_embedding_failure())
-
+    @with_options(QueryOptions, without=OF_SEVERAL)
     async def acached_result(
         self,
         query: str,
         filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
+        **options: Unpack[QueryOptions],
     ) -> RetrievalResult | None:
         """Return the cached result for a query, or ``None`` without searching.
 
@@ -211,19 +198,7 @@ class RetrievalPipeline(QueryEngine):
             query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
+            **options: Options of the query; see :class:`QueryOptions`.
 
         Returns:
             The result with ``from_cache`` set, or ``None``.
@@ -238,17 +213,8 @@ class RetrievalPipeline(QueryEngine):
             async with open_index("notes.db") as index:
                 print(await index.acached_result("how far away is the moon"))
         """
-        options = query_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-        )
-        plan = self._cached.plan(filters, options)
+        given = query_options(options)
+        plan = self._cached.plan(filters, given)
         return await self._cached.kept(self._run(), normalize(query, self.config.query), plan)
 
     async def ainvalidate(self) -> None:
@@ -261,15 +227,7 @@ class RetrievalPipeline(QueryEngine):
         """
         await self._cached.forget()
 
-    def invalidate(self) -> None:
-        """Invalidate all cached results, for example after another program changed the documents.
-
-        Not needed after writes through :class:`~retrieval_core.Index`, or if the store has a version.
-
-        Raises:
-            ServiceError: A shared cache can't be reached; this process no longer uses its results.
-        """
-        self.sync.run(self.ainvalidate())
+    invalidate = sync_twin(ainvalidate)
 
     def query_parts(self, *, with_embedder: bool) -> Iterable[object]:
         """Return the components that queries use.

@@ -6,24 +6,27 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.options import check_single, chosen, turns
+from retrieval_core.pipeline.options import check_single, checked_values, chosen
 from retrieval_core.pipeline.stages.plan import Plan
-from retrieval_core.pipeline.stages.transform import MOST_VARIANTS, is_variant
 from retrieval_core.ports import SearchesBoth
 from retrieval_core.types.filters import Filter, MetadataFilter
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.search_index import Parts
-    from retrieval_core.ports import Side, Store, Variant
+    from retrieval_core.ports import Message, Side, Store, Variant
 
     Filters: TypeAlias = Filter | MetadataFilter | Mapping[str, Any] | None
 
 MAX_TOP_K = 1000
+_PLANNED = frozenset(
+    {"top_k", "mode", "score_threshold", "transforms", "variants", "history", "session_id", "use_cache"}
+)
+"""Options that have a field in the plan of their own."""
 
 
 def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: QueryOptions) -> Plan:
@@ -35,15 +38,13 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         TypeError: An argument is for several indexes only.
     """
     check_single(options)
+    options = checked_values(options)
     settings = config.search
     sides = sides_of(parts.store)
     wanted, top_k = options.get("mode"), options.get("top_k")
     if wanted is None and parts.embedder is None and "mode" not in settings.model_fields_set:
         wanted = "lexical"  # the default is hybrid, which has no vectors here
     wanted = named_mode(settings.mode if wanted is None else wanted)
-    if wanted not in ("hybrid", "dense", "lexical"):
-        msg = f"mode must be hybrid, vector (dense) or keyword (lexical), got {wanted!r:.80}"
-        raise InvalidParameterError(msg)
     top_k = checked_number("top_k", settings.top_k if top_k is None else top_k, config.limits.max_results)
     if wanted != "lexical" and parts.embedder is None:
         msg = f"mode {wanted!r} needs an embedder and there is none; use mode 'lexical', or set embedder.kind"
@@ -56,14 +57,6 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     if settings.fusion == "native" and wanted == "hybrid" and not isinstance(parts.store, SearchesBoth):
         msg = "search.fusion = 'native' needs a store with native hybrid search, such as lancedb; use 'zscore'"
         raise InvalidParameterError(msg)
-    session_id = options.get("session_id")
-    if session_id is not None and not isinstance(session_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"session_id must be text, got {session_id!r:.80}"
-        raise InvalidParameterError(msg)
-    use_cache = options.get("use_cache")
-    if not isinstance(use_cache, bool | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"use_cache must be true or false, got {use_cache!r:.80}"
-        raise InvalidParameterError(msg)
     # Diverse passages are chosen before they are reranked: more of them would be those that had been passed over.
     reranked = config.reranker.candidates if parts.rerankers and settings.search_type != "mmr" else 0
     fetch_k = max(settings.fetch_k, top_k) if settings.search_type == "mmr" else None
@@ -75,16 +68,17 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         condition=condition_of(filters),
         fusion=settings.fusion,
         dense_weight=settings.dense_weight,
-        score_threshold=_threshold(settings.score_threshold, options.get("score_threshold")),
+        score_threshold=options.get("score_threshold", settings.score_threshold),
         on_unscored=settings.on_unscored,
         fetch_k=fetch_k,
         lambda_mult=settings.lambda_mult,
         reranked=reranked,
         transforms=_transforms(parts, config, options),
-        variants=checked_variants(options.get("variants")),
-        history=turns(options.get("history")),
-        session_id=session_id,
-        use_cache=use_cache is not False,
+        variants=cast("tuple[Variant, ...]", options.get("variants", ())),
+        history=cast("tuple[Message, ...]", options.get("history", ())),
+        session_id=options.get("session_id"),
+        use_cache=options.get("use_cache") is not False,
+        options={name: value for name, value in options.items() if name not in _PLANNED},
     )
 
 
@@ -101,43 +95,12 @@ def checked_number(name: str, number: object, most: int) -> int:
     return number
 
 
-def _threshold(configured: float | None, wanted: object) -> float | None:
-    if wanted is None:
-        return configured
-    if type(wanted) not in (int, float) or not 0 <= cast("float", wanted) <= 1:
-        msg = f"score_threshold must be a number between 0 and 1, got {wanted!r:.80}"
-        raise InvalidParameterError(msg)
-    return float(cast("float", wanted))
-
-
 def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) -> tuple[str, ...]:
     wanted = options.get("transforms")
     if wanted is not None:
         return chosen(wanted, tuple(parts.transformers))
     # A configured one that needs a language model is absent where there is none, as other stages are.
     return tuple([name for name in config.transform.use if name in parts.transformers])
-
-
-def checked_variants(variants: object) -> tuple[Variant, ...]:
-    """Return the further texts that a caller wants searched for.
-
-    Raises:
-        InvalidParameterError: They are no list of at most 16 variants, each with a text and a weight above 0.
-    """
-    if variants is None:
-        return ()
-    if not isinstance(variants, (list, tuple)):
-        msg = f"variants must be a list of Variant, got {type(variants).__name__}"
-        raise InvalidParameterError(msg)
-    given = cast("Sequence[object]", variants)
-    sound = tuple(item for item in given if is_variant(item))
-    if len(sound) < len(given) or len(given) > MOST_VARIANTS:
-        msg = (
-            f"variants must be at most {MOST_VARIANTS} Variant, each with a text, a set of sides and a weight above 0, "
-            f"got {given!r:.160}"
-        )
-        raise InvalidParameterError(msg)
-    return sound
 
 
 def sides_of(store: Store) -> frozenset[Side]:

@@ -5,35 +5,35 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget
 from retrieval_core.pipeline.lifecycle import Lifecycle
-from retrieval_core.pipeline.options import QueryOptions, answer_options, query_options, turns
+from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, query_options, turns
 from retrieval_core.pipeline.results import evaluated
 from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.run.events import events_of, in_step
+from retrieval_core.run.events import events_of
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.run.outcomes import raise_faults
+from retrieval_core.run.twins import sync_twin, with_options
 from retrieval_core.types import RetrievalResult
 from retrieval_core.types.display import Display
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from retrieval_core.config import AnswerConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.answer.values import AnswerOutcome
     from retrieval_core.pipeline.many import QueryOutcome
-    from retrieval_core.pipeline.options import AnswerOptions
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.search_loop import Stages
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.ports import Message, Store, TokenCounter, Variant
+    from retrieval_core.ports import Message, Store, TokenCounter
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
         Answer,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         ContextPack,
         DocumentInfo,
         Query,
-        SearchMode,
     )
 
     History = Sequence[Message | Mapping[str, Any]]
@@ -105,96 +104,12 @@ class QueryEngine(Display, Lifecycle):
             held.get()  # and so closed, used or not
         return held
 
-    def retrieve(
-        self,
-        query: str,
-        filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-    ) -> RetrievalResult:
-        """Search the index and return the best chunks with their scores.
-
-        Keyword and vector search run in parallel and are fused. If one of them fails, you get the results of the other,
-        and ``degraded`` says so. Identical queries at the same time are run once.
-
-        Args:
-            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
-            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
-                with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-
-        Returns:
-            The hits, best first, with the relevance judgement, timings and degradations. With several indexes, each hit
-            has a ``source_index``.
-
-        Raises:
-            QueryValidationError: The query is empty, or is not text.
-            FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or the index doesn't support it.
-            EmbeddingError: The query could not be embedded, and the store has no keyword search.
-            StoreError: The index can't be read. With several indexes: none can be read.
-            ConfigurationError: A required package or setting is missing.
-            RetrievalError: With ``strict``: any failure that is otherwise listed in ``degraded``. With
-                ``raise_on_error``: nothing could be searched.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                for hit in index.retrieve("how far away is the moon", top_k=3).hits:
-                    print(hit.score, hit.chunk.source, hit.chunk.text)
-        """
-        options = query_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-        )
-        return self.sync.run_here(self._search(query, filters, options))
-
+    @with_options(QueryOptions)
     async def aretrieve(
         self,
         query: str,
         filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
+        **options: Unpack[QueryOptions],
     ) -> RetrievalResult:
         """Search the index and return the best chunks with their scores.
 
@@ -205,21 +120,7 @@ class QueryEngine(Display, Lifecycle):
             query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
+            **options: Options of the query; see :class:`QueryOptions`.
 
         Returns:
             The hits, best first, with the relevance judgement, timings and degradations. With several indexes, each hit
@@ -242,25 +143,13 @@ class QueryEngine(Display, Lifecycle):
                 for hit in result.hits:
                     print(hit.score, hit.chunk.source, hit.chunk.text)
         """
-        options = query_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-        )
-        return await self._search(query, filters, options)
-
-    async def _search(self, query: str, filters: Filters, options: QueryOptions) -> RetrievalResult:
-        plan = self._retrieval.plan(filters, options)
+        given = query_options(options)
+        plan = self._retrieval.plan(filters, given)
         normal = normalize(query, self.config.query)
-        await self._load(self._parts_for(options))
+        await self._load(self._parts_for(given))
         return await self._retrieve(normal, plan)
+
+    retrieve = sync_twin(aretrieve, begins_here=True)
 
     def _parts_for(self, options: QueryOptions) -> Iterable[object]:
         """Return the parts that a query uses: the embedder if vectors are searched, or compared with a threshold."""
@@ -283,93 +172,12 @@ class QueryEngine(Display, Lifecycle):
             self._told(result)
             return result
 
-    def retrieve_many(
-        self,
-        queries: Sequence[str],
-        filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-    ) -> tuple[QueryOutcome, ...]:
-        """Search for several queries: embed them together and search them in parallel.
-
-        The arguments apply to all queries. If one query fails, you still get the results of the others.
-
-        Args:
-            queries: Texts to search for, each at most 10,000 characters (``query.max_length``).
-            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
-                with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-
-        Returns:
-            One outcome per query, in the order of the queries, with either ``result`` or ``error``.
-
-        Raises:
-            FilterError: The filter is invalid.
-            InvalidParameterError: An argument is out of range, or ``queries`` is not a list.
-            ConfigurationError: A required package or setting is missing.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                for outcome in index.retrieve_many(["distance of the moon", "distance of the sun"]):
-                    if outcome.result is not None:
-                        print(outcome.query, outcome.result.hits[0].chunk.source)
-        """
-        options = query_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-        )
-        return self.sync.run(self._search_many(queries, filters, options))
-
-    process_query_batch = retrieve_many
-    """The specification's name."""
-
+    @with_options(QueryOptions)
     async def aretrieve_many(
         self,
         queries: Sequence[str],
         filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
+        **options: Unpack[QueryOptions],
     ) -> tuple[QueryOutcome, ...]:
         """Search for several queries: embed them together and search them in parallel.
 
@@ -379,21 +187,7 @@ class QueryEngine(Display, Lifecycle):
             queries: Texts to search for, each at most 10,000 characters (``query.max_length``).
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
+            **options: Options of the query; see :class:`QueryOptions`.
 
         Returns:
             One outcome per query, in the order of the queries, with either ``result`` or ``error``.
@@ -410,27 +204,11 @@ class QueryEngine(Display, Lifecycle):
                     if outcome.result is not None:
                         print(outcome.query, outcome.result.hits[0].chunk.source)
         """
-        options = query_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-        )
-        return await self._search_many(queries, filters, options)
-
-    async def _search_many(
-        self, queries: Sequence[str], filters: Filters, options: QueryOptions
-    ) -> tuple[QueryOutcome, ...]:
         from retrieval_core.pipeline.many import answer_many  # noqa: PLC0415 - most programs ask one at a time
 
-        plan = self._retrieval.plan(filters, options)
-        await self._load(self._parts_for(options))
+        given = query_options(options)
+        plan = self._retrieval.plan(filters, given)
+        await self._load(self._parts_for(given))
         return await answer_many(
             self._run,
             self._questions,
@@ -440,101 +218,18 @@ class QueryEngine(Display, Lifecycle):
             config=self.config,
         )
 
-    def context(
-        self,
-        query: str,
-        filters: Filters = None,
-        *,
-        max_tokens: int | None = None,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-    ) -> ContextPack:
-        """Return the context for a language model: complete passages with citations, within a token budget.
+    retrieve_many = sync_twin(aretrieve_many)
+    process_query_batch = retrieve_many
+    """The specification's name."""
 
-        The best hits come first, each with its section and neighboring chunks as the section ``context`` of the
-        configuration sets. ``ledger`` lists every chunk that was considered, and whether it was kept, shortened or
-        dropped.
-
-        Args:
-            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
-            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
-                with :func:`retrieval_core.where`. Default: no filter.
-            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-
-        Returns:
-            The context as text in ``context_pack``, its ``passages``, ``citations`` and token count. With several
-            indexes, IDs begin with the name of the index and a colon.
-
-        Raises:
-            QueryValidationError: The query is empty, or is not text.
-            FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or the index doesn't support it.
-            EmbeddingError: The query could not be embedded, and the store has no keyword search.
-            StoreError: The index can't be read. With several indexes: none can be read.
-            ConfigurationError: A required package or setting is missing, such as a token counter.
-            RetrievalError: With ``strict``: any failure that is otherwise listed in ``degraded``. With
-                ``raise_on_error``: nothing could be searched.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                pack = index.context("how far away is the moon", max_tokens=2000)
-                print(pack.context_pack)
-                print(pack.token_count, pack.citations)
-        """
-        options = query_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-        )
-        return self.sync.run(self._context(query, filters, max_tokens, options))
-
+    @with_options(QueryOptions)
     async def acontext(
         self,
         query: str,
         filters: Filters = None,
         *,
         max_tokens: int | None = None,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
+        **options: Unpack[QueryOptions],
     ) -> ContextPack:
         """Return the context for a language model: complete passages with citations, within a token budget.
 
@@ -547,21 +242,7 @@ class QueryEngine(Display, Lifecycle):
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
             max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
+            **options: Options of the query; see :class:`QueryOptions`.
 
         Returns:
             The context as text in ``context_pack``, its ``passages``, ``citations`` and token count. With several
@@ -584,30 +265,16 @@ class QueryEngine(Display, Lifecycle):
                 print(pack.context_pack)
                 print(pack.token_count, pack.citations)
         """
-        options = query_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-        )
-        return await self._context(query, filters, max_tokens, options)
-
-    async def _context(
-        self, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
-    ) -> ContextPack:
-        find = self._find_evidence(self._retrieval, query, filters, max_tokens, options)
-        await self._load(self._parts_for(options))
+        given = query_options(options)
+        find = self._find_evidence(self._retrieval, query, filters, max_tokens, given)
+        await self._load(self._parts_for(given))
         with self._watched():
             evidence = await find(self._run())
             pack = evidence.pack
             self._told(replace(evidence.result, latency_ms=pack.latency_ms, degraded=pack.degraded))
             return pack
+
+    context = sync_twin(acontext)
 
     def _find_evidence(
         self, retrieval: Retrieval, query: str, filters: Filters, max_tokens: int | None, options: QueryOptions
@@ -636,30 +303,6 @@ class QueryEngine(Display, Lifecycle):
 
         return find
 
-    def documents(self) -> Iterator[DocumentInfo]:
-        """List the documents in the index, ordered by id, without their texts.
-
-        Documents are read page by page while you iterate, so large indexes need little memory. Documents of several
-        indexes are listed index by index; ``source_index`` is the name of the index.
-
-        Yields:
-            One :class:`~retrieval_core.types.DocumentInfo` per document, with ``id``, ``title``, ``source``,
-            ``chunks`` (number of chunks), ``metadata`` and ``timestamp``.
-
-        Raises:
-            IndexNotFoundError: The index does not exist yet.
-            StoreError: The index can't be read, or its store can't list documents, such as a Qdrant collection that
-                another program filled.
-            ServiceError: The service failed, or did not respond in time.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                for document in index.documents():
-                    print(document.id, document.chunks)
-        """
-        return in_step(self.sync, self.adocuments())
-
     def adocuments(self) -> AsyncGenerator[DocumentInfo]:
         """List the documents in the index, ordered by id, without their texts.
 
@@ -686,26 +329,7 @@ class QueryEngine(Display, Lifecycle):
 
         return list_documents(self._run, self._stores)
 
-    def verify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
-        """Compare citations with the index as it is now.
-
-        Args:
-            citations: Citations, such as ``answer.sources`` or ``pack.sources``.
-
-        Returns:
-            One check per citation: ``verdict`` is ``exact``, ``equivalent`` or ``not_found``.
-
-        Raises:
-            StoreError: An index can't be read.
-            ServiceError: A service failed, or did not respond in time.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                answer = index.answer("How far away is the moon?")
-                print([check.verdict for check in index.verify(answer.sources)])
-        """
-        return self.sync.run(self.averify(citations))
+    documents = sync_twin(adocuments)
 
     async def averify(self, citations: Sequence[Citation]) -> tuple[CitationCheck, ...]:
         """Compare citations with the index as it is now.
@@ -728,26 +352,7 @@ class QueryEngine(Display, Lifecycle):
         """
         return await check_citations(self._run(), self._stores, citations)
 
-    def evaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
-        """Score a result for the response that was written with it; ``evaluation.kind`` must be set.
-
-        Args:
-            result: The result of a search.
-            response: The response, as text.
-
-        Returns:
-            The result with its scores in ``evaluation``.
-
-        Raises:
-            InvalidParameterError: No evaluator is configured.
-
-        Example::
-
-            with open_index("notes.db", config=load_config(overrides={"evaluation.kind": "auto"})) as index:
-                result = index.retrieve("how far away is the moon")
-                print(index.evaluate(result, "384,400 km").evaluation_scores)
-        """
-        return self.sync.run(self.aevaluate(result, response))
+    verify = sync_twin(averify)
 
     async def aevaluate(self, result: RetrievalResult, response: str) -> RetrievalResult:
         """Score a result for the response that was written with it; ``evaluation.kind`` must be set.
@@ -775,111 +380,14 @@ class QueryEngine(Display, Lifecycle):
         query = str(result.metadata.get("query_normalized", result.query))
         return await evaluated(self._run(), evaluator, query, result, response, strict=self.config.strict)
 
-    def answer(
-        self,
-        query: str,
-        filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-        max_tokens: int | None = None,
-        verify: bool | None = None,
-        prompt_override: str | None = None,
-    ) -> Answer:
-        """Answer a question from the documents, with citations you can verify.
+    evaluate = sync_twin(aevaluate)
 
-        A configured language model writes the answer; otherwise it consists of the best sentences of the documents. If
-        the documents don't contain the answer, ``kind`` is ``abstained``. ``fallbacks`` lists the steps that failed and
-        what replaced them; ``error`` is set if the answer is incomplete.
-
-        Args:
-            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
-            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
-                with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
-            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
-                Default: ``answer.verify``, ``False``.
-            prompt_override: Instructions for the language model instead of the configured ones. Default:
-                ``answer.prompt``.
-
-        Returns:
-            The answer: ``text``, ``sentences`` with their citations, ``sources``, ``confidence`` and ``pack``, the
-            context that it is based on.
-
-        Raises:
-            QueryValidationError: The query is empty, or is not text.
-            FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range.
-            EmbeddingError: The query could not be embedded, and the store has no keyword search.
-            StoreError: The index can't be read. With several indexes: none can be read.
-            ConfigurationError: A required package or setting is missing.
-            RetrievalError: With ``strict`` or ``raise_on_error``: the answer could not be completed.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                answer = index.answer("How far away is the moon?")
-                print(answer.text)
-                print([source.source for source in answer.sources])
-        """
-        options = answer_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-            max_tokens=max_tokens,
-            verify=verify,
-            prompt_override=prompt_override,
-        )
-        return self.sync.run(self._answer(query, filters, options))
-
+    @with_options(QueryOptions, AnswerOptions)
     async def aanswer(
         self,
         query: str,
         filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-        max_tokens: int | None = None,
-        verify: bool | None = None,
-        prompt_override: str | None = None,
+        **options: Unpack[AnswerOptions],
     ) -> Answer:
         """Answer a question from the documents, with citations you can verify.
 
@@ -891,26 +399,7 @@ class QueryEngine(Display, Lifecycle):
             query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
-            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
-                Default: ``answer.verify``, ``False``.
-            prompt_override: Instructions for the language model instead of the configured ones. Default:
-                ``answer.prompt``.
+            **options: Options of the question; see :class:`AnswerOptions`.
 
         Returns:
             The answer: ``text``, ``sentences`` with their citations, ``sources``, ``confidence`` and ``pack``, the
@@ -932,130 +421,16 @@ class QueryEngine(Display, Lifecycle):
                 print(answer.text)
                 print([source.source for source in answer.sources])
         """
-        options = answer_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-            max_tokens=max_tokens,
-            verify=verify,
-            prompt_override=prompt_override,
-        )
-        return await self._answer(query, filters, options)
+        return await self._work(query, filters, answer_options(options), raises=True)(_nobody_listens)
 
-    async def _answer(self, query: str, filters: Filters, options: AnswerOptions) -> Answer:
-        return await self._work(query, filters, options, raises=True)(_nobody_listens)
+    answer = sync_twin(aanswer)
 
-    def answer_stream(
-        self,
-        query: str,
-        filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-        max_tokens: int | None = None,
-        verify: bool | None = None,
-        prompt_override: str | None = None,
-    ) -> Generator[AnswerEvent]:
-        """Answer a question from the documents, and yield the answer's events as they happen.
-
-        The first event is ``retrieval_done``, after any fallbacks; the last one is ``done`` with the whole answer, also
-        if the answer is incomplete. Leave the loop to stop the language model. Streaming answers are never retried: the
-        user has already seen part of the text.
-
-        Args:
-            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
-            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
-                with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
-            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
-                Default: ``answer.verify``, ``False``.
-            prompt_override: Instructions for the language model instead of the configured ones. Default:
-                ``answer.prompt``.
-
-        Yields:
-            Events, each with a ``type``: ``retrieval_done``, ``fallback``, ``answer_chunk`` (the next piece of text, in
-            ``content``), ``citation``, ``verification``, ``error`` and ``done``.
-
-        Raises:
-            QueryValidationError: The query is empty, or is not text.
-            FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range.
-            EmbeddingError: The query could not be embedded, and the store has no keyword search.
-            StoreError: The index can't be read. With several indexes: none can be read.
-            ConfigurationError: A required package or setting is missing.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                for event in index.answer_stream("How far away is the moon?"):
-                    if event.type == "answer_chunk":
-                        print(event.content, end="")
-        """
-        options = answer_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-            max_tokens=max_tokens,
-            verify=verify,
-            prompt_override=prompt_override,
-        )
-        return in_step(self.sync, events_of(self._work(query, filters, options)))
-
+    @with_options(QueryOptions, AnswerOptions)
     def aanswer_stream(
         self,
         query: str,
         filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        history: History | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-        max_tokens: int | None = None,
-        verify: bool | None = None,
-        prompt_override: str | None = None,
+        **options: Unpack[AnswerOptions],
     ) -> AsyncGenerator[AnswerEvent]:
         """Answer a question from the documents, and yield the answer's events as they happen.
 
@@ -1067,26 +442,7 @@ class QueryEngine(Display, Lifecycle):
             query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
-                last 100 turns are used, 10,000 characters of each. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
-            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
-                Default: ``answer.verify``, ``False``.
-            prompt_override: Instructions for the language model instead of the configured ones. Default:
-                ``answer.prompt``.
+            **options: Options of the question; see :class:`AnswerOptions`.
 
         Yields:
             Events, each with a ``type``: ``retrieval_done``, ``fallback``, ``answer_chunk`` (the next piece of text, in
@@ -1107,128 +463,17 @@ class QueryEngine(Display, Lifecycle):
                     if event.type == "answer_chunk":
                         print(event.content, end="")
         """
-        options = answer_options(
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            history=history,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-            max_tokens=max_tokens,
-            verify=verify,
-            prompt_override=prompt_override,
-        )
-        return events_of(self._work(query, filters, options))
+        return events_of(self._work(query, filters, answer_options(options)))
 
-    def answer_with_history(
-        self,
-        query: str,
-        conversation_history: History,
-        filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-        max_tokens: int | None = None,
-        verify: bool | None = None,
-        prompt_override: str | None = None,
-    ) -> Generator[AnswerEvent]:
-        """Answer a question of a conversation, and yield the answer's events as they happen.
+    answer_stream = sync_twin(aanswer_stream)
 
-        The first event is ``retrieval_done``, after any fallbacks; the last one is ``done`` with the whole answer, also
-        if the answer is incomplete. Leave the loop to stop the language model. Streaming answers are never retried: the
-        user has already seen part of the text.
-
-        Args:
-            query: Question to answer, at most 10,000 characters (``query.max_length``); the rest is cut off.
-            conversation_history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content":
-                "Hi"}``. The last 100 turns are used, 10,000 characters of each.
-            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
-                with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
-            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
-                Default: ``answer.verify``, ``False``.
-            prompt_override: Instructions for the language model instead of the configured ones. Default:
-                ``answer.prompt``.
-
-        Yields:
-            Events, each with a ``type``: ``retrieval_done``, ``fallback``, ``answer_chunk`` (the next piece of text, in
-            ``content``), ``citation``, ``verification``, ``error`` and ``done``.
-
-        Raises:
-            QueryValidationError: The query is empty, or is not text.
-            FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range.
-            EmbeddingError: The query could not be embedded, and the store has no keyword search.
-            StoreError: The index can't be read. With several indexes: none can be read.
-            ConfigurationError: A required package or setting is missing.
-
-        Example::
-
-            with open_index("notes.db") as index:
-                turns = [{"role": "user", "content": "Tell me about the moon."}]
-                for event in index.answer_with_history("How far away is it?", turns):
-                    if event.type == "answer_chunk":
-                        print(event.content, end="")
-        """
-        options = answer_options(
-            history=conversation_history,
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-            max_tokens=max_tokens,
-            verify=verify,
-            prompt_override=prompt_override,
-        )
-        return in_step(self.sync, events_of(self._work(query, filters, options)))
-
+    @with_options(QueryOptions, AnswerOptions, without=("history",))
     def aanswer_with_history(
         self,
         query: str,
         conversation_history: History,
         filters: Filters = None,
-        *,
-        top_k: int | None = None,
-        mode: SearchMode | None = None,
-        score_threshold: float | None = None,
-        transforms: Sequence[str] | None = None,
-        variants: Sequence[Variant] | None = None,
-        session_id: str | None = None,
-        use_cache: bool | None = None,
-        indexes: Sequence[str] | None = None,
-        max_results_per_query: int | None = None,
-        max_tokens: int | None = None,
-        verify: bool | None = None,
-        prompt_override: str | None = None,
+        **options: Unpack[AnswerOptions],
     ) -> AsyncGenerator[AnswerEvent]:
         """Answer a question of a conversation, and yield the answer's events as they happen.
 
@@ -1242,24 +487,7 @@ class QueryEngine(Display, Lifecycle):
                 "Hi"}``. The last 100 turns are used, 10,000 characters of each.
             filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
                 with :func:`retrieval_core.where`. Default: no filter.
-            top_k: Maximum number of results, 1 to 1000. Default: ``search.top_k``, 10.
-            mode: ``"hybrid"``, ``"vector"`` (or ``"dense"``) or ``"keyword"`` (or ``"lexical"``). Default:
-                ``search.mode``, hybrid.
-            score_threshold: Minimum cosine similarity of query and chunk, 0 to 1. Default: ``search.score_threshold``,
-                no minimum.
-            transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
-                Default: ``transform.use``, none.
-            variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-                :class:`~retrieval_core.ports.Variant`. Default: none.
-            session_id: ID of the user's session, for a semantic cache per session. Default: none.
-            use_cache: Whether to return and store cached results. Default: ``True``.
-            indexes: Names of the indexes to search, if several are open. Default: all.
-            max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
-            max_tokens: Token budget of the context, at least 1. Default: ``context.max_tokens``, 12,000.
-            verify: Whether to check each sentence of a written answer against the context with ``answer.verifier``.
-                Default: ``answer.verify``, ``False``.
-            prompt_override: Instructions for the language model instead of the configured ones. Default:
-                ``answer.prompt``.
+            **options: Options of the question; see :class:`AnswerOptions`.
 
         Yields:
             Events, each with a ``type``: ``retrieval_done``, ``fallback``, ``answer_chunk`` (the next piece of text, in
@@ -1281,22 +509,10 @@ class QueryEngine(Display, Lifecycle):
                     if event.type == "answer_chunk":
                         print(event.content, end="")
         """
-        options = answer_options(
-            history=conversation_history,
-            top_k=top_k,
-            mode=mode,
-            score_threshold=score_threshold,
-            transforms=transforms,
-            variants=variants,
-            session_id=session_id,
-            use_cache=use_cache,
-            indexes=indexes,
-            max_results_per_query=max_results_per_query,
-            max_tokens=max_tokens,
-            verify=verify,
-            prompt_override=prompt_override,
-        )
-        return events_of(self._work(query, filters, options))
+        given = answer_options(options, history=conversation_history)
+        return events_of(self._work(query, filters, given))
+
+    answer_with_history = sync_twin(aanswer_with_history)
 
     def _work(
         self, query: str, filters: Filters, options: AnswerOptions, *, raises: bool = False

@@ -176,6 +176,8 @@ class CachedRetrieval:
             )
         if plan.history:
             parameters["history"] = tuple([(turn.role, turn.content) for turn in plan.history])
+        if plan.options:
+            parameters["options"] = freeze(plan.options)
         name = partial(
             result_key,
             filters=plan.condition,

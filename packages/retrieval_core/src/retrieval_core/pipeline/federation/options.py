@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.config.modes import named_mode
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.options import OF_EACH, QueryOptions, chosen, turns
-from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, checked_variants, condition_of
+from retrieval_core.pipeline.options import OF_EACH, QueryOptions, checked_values, chosen
+from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, condition_of
 from retrieval_core.pipeline.stages.plan import Plan
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.ports import Message
 
 _NAME = re.compile(r"[^\s:]+")
 
@@ -70,6 +71,7 @@ def make_federated_plan(
         FilterError: The filter is not well formed.
         InvalidParameterError: An argument is outside its range, or names an index that there is not.
     """
+    options = checked_values(options)
     top_k, most = options.get("top_k"), options.get("max_results_per_query")
     allowed = config.limits.max_results
     top_k = checked_number("top_k", config.search.top_k if top_k is None else top_k, allowed)
@@ -79,8 +81,6 @@ def make_federated_plan(
     of_each: dict[str, Any] = {name: value for name, value in options.items() if name in OF_EACH}
     names = _names(options.get("indexes"), weights)
     of_each["top_k"] = min(most, max(top_k, reranked, SHARED_CANDIDATES))
-    history = turns(options.get("history"))
-    checked_variants(options.get("variants"))
     transforms = options.get("transforms")
     if transforms is not None:
         of_each["transforms"] = chosen(transforms, transforms)  # which ones there are is for each index to say
@@ -90,7 +90,7 @@ def make_federated_plan(
         candidates=top_k,
         condition=condition_of(filters),
         transforms=tuple(dict.fromkeys(config.transform.use if transforms is None else transforms)),
-        history=history,
+        history=cast("tuple[Message, ...]", options.get("history", ())),
         names=names,
         of_each=cast("QueryOptions", of_each),
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from retrieval_core.pipeline.stages.fuse import FusionMethod
     from retrieval_core.ports import Message, Variant
     from retrieval_core.types import SearchMode
@@ -34,6 +36,7 @@ class Plan:
         history: The turns of the conversation before the question, oldest first.
         session_id: Whose question it is, where results are not shared between sessions.
         use_cache: Whether the result may be one that was kept.
+        options: Further options of the query, by name; a stage reads its own.
     """
 
     mode: SearchMode
@@ -53,6 +56,7 @@ class Plan:
     history: tuple[Message, ...] = ()
     session_id: str | None = None
     use_cache: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
 
     @property
     def shortlist(self) -> int:
