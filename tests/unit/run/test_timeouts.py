@@ -13,9 +13,8 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import DeadlineExceededError, ServiceConnectionError
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import CircuitBreakers, RetryPolicy
-from retrieval_core.run.runner import Guard, Run
+from retrieval_core.run.runner import Guard, Run, timeouts_of
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.run.timeouts import timeouts_of
 from retrieval_core.testing.clock import FakeClock
 from support.examples import times
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import EmbeddingError, IndexFormatError, StoreError
 from retrieval_core.run.observe import Metrics, UsageStats, read_totals, reset_totals, totals_beside
-from retrieval_core.run.observe.totals import APPLICATION_ID, add_totals, rows_of
+from retrieval_core.run.observe.usage import APPLICATION_ID, add_totals, rows_of
 from retrieval_core.types import Degradation, RetrievalResult, StageRecord, Usage
 from support.examples import times
 from support.plugins import approx

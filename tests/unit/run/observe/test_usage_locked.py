@@ -10,7 +10,7 @@ import pytest
 
 from retrieval_core.errors import EmbeddingError, IndexFormatError
 from retrieval_core.run.observe import UsageStats, read_totals, usage
-from retrieval_core.run.observe.totals import BUSY_SECONDS, add_totals
+from retrieval_core.run.observe.usage import BUSY_SECONDS, add_totals
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from retrieval_core.cli.messages import (
     warn_degraded,
 )
 from retrieval_core.pipeline.stages.excerpts import shown_text
-from retrieval_core.run.observe.trace import explain
+from retrieval_core.run.observe.observer import explain
 from retrieval_core.types import format_citation
 from retrieval_core.types.escapes import escape_name
 

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.run.observe.metrics import Metrics, Summary
-from retrieval_core.run.timeouts import STAGES
+from retrieval_core.run.runner import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -61,7 +61,7 @@ class PerformanceTracker:
         - ``cache_hit_rate``: share of the answered ones whose result came from the cache, in [0, 1],
         - ``error_rate``: share of ``query_count`` that raised an error, in [0, 1],
         - ``embedding_time``, ``retrieval_time``, ``reranking_time``, ``synthesis_time``: mean seconds of a call of the
-          stages in :data:`~retrieval_core.run.timeouts.STAGES`, with all its attempts. Calls run side by side, so
+          stages in :data:`~retrieval_core.run.runner.STAGES`, with all its attempts. Calls run side by side, so
           these do not add up to the whole.
         """
         seen = self.snapshot()

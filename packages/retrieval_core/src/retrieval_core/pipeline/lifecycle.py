@@ -13,7 +13,7 @@ from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import DeadlineExceededError
 from retrieval_core.pipeline.plugging import close_with, guard_of
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.observe.several import SeveralObservers
+from retrieval_core.run.observe.observer import SeveralObservers
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.run.runner import Run
 from retrieval_core.run.single_flight import SingleFlight

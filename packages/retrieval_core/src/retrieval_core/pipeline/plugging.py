@@ -12,9 +12,8 @@ from retrieval_core.pipeline.stages.embed import EmbeddingCache, Questions, Reco
 from retrieval_core.pipeline.stages.rerank import RerankCache
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.retry import BREAKER_PAUSE, CircuitBreakers, RetryPolicy
-from retrieval_core.run.runner import Guard
+from retrieval_core.run.runner import Guard, timeouts_of
 from retrieval_core.run.threads import ThreadPool, name_of, start_task, wait_or_abandon
-from retrieval_core.run.timeouts import timeouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
+    from retrieval_core.config import TimeoutsConfig
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Observer, StageSpan
     from retrieval_core.run.threads import ThreadPool
@@ -40,6 +41,13 @@ CALLED = {
 """Names of stages in messages, if they differ from the names in code."""
 
 
+STAGES = {
+    "embedding_time": ("embed",),
+    "retrieval_time": ("dense", "lexical", "hybrid", "retrieve", "fetch"),
+    "reranking_time": ("rerank",),
+    "synthesis_time": ("answer",),
+}
+"""Which stages the specification's times are made of: the calls of these."""
 _UNOBSERVED: AbstractContextManager[None] = nullcontext()
 
 
@@ -57,6 +65,16 @@ class Guard:
     breakers: CircuitBreakers = field(default_factory=lambda: CircuitBreakers(failures=0, pause=0))
     observer: Observer | None = None
     timeouts: Mapping[str, tuple[float, str]] = field(default_factory=dict[str, "tuple[float, str]"])
+
+
+def timeouts_of(config: TimeoutsConfig) -> dict[str, tuple[float, str]]:
+    """Return for each stage with a timeout its seconds and the setting's key, for :attr:`Guard.timeouts`."""
+    return {
+        stage: (seconds, f"timeouts.{name}")
+        for name in ("embedding", "retrieval", "reranking", "synthesis")
+        if (seconds := getattr(config, name)) is not None
+        for stage in STAGES[f"{name}_time"]
+    }
 
 
 class Run:

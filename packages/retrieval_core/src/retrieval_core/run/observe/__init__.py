@@ -12,12 +12,9 @@ if TYPE_CHECKING:
         monitor_memory_usage,
     )
     from retrieval_core.run.observe.metrics import Histogram, Latency, Metrics, MetricsSnapshot, StageMetrics, Summary
-    from retrieval_core.run.observe.observer import Observer, StageSpan
+    from retrieval_core.run.observe.observer import Observer, SeveralObservers, StageSpan, explain
     from retrieval_core.run.observe.otel import OpenTelemetryObserver
-    from retrieval_core.run.observe.several import SeveralObservers
-    from retrieval_core.run.observe.totals import Totals, read_totals, reset_totals, totals_beside
-    from retrieval_core.run.observe.trace import explain
-    from retrieval_core.run.observe.usage import UsageStats
+    from retrieval_core.run.observe.usage import Totals, UsageStats, read_totals, reset_totals, totals_beside
 
 __all__ = [
     "ComponentMemory", "Histogram", "Latency", "Measurable", "MemoryUsage", "Metrics", "MetricsSnapshot", "Observer",
@@ -28,12 +25,9 @@ __all__ = [
 _HOMES = {
     "memory": {"ComponentMemory", "Measurable", "MemoryUsage", "memory_of", "monitor_memory_usage"},
     "metrics": {"Histogram", "Latency", "Metrics", "MetricsSnapshot", "StageMetrics", "Summary"},
-    "observer": {"Observer", "StageSpan"},
+    "observer": {"Observer", "SeveralObservers", "StageSpan", "explain"},
     "otel": {"OpenTelemetryObserver"},
-    "several": {"SeveralObservers"},
-    "totals": {"Totals", "read_totals", "reset_totals", "totals_beside"},
-    "trace": {"explain"},
-    "usage": {"UsageStats"},
+    "usage": {"Totals", "UsageStats", "read_totals", "reset_totals", "totals_beside"},
 }
 
 

@@ -1,13 +1,28 @@
-"""The interface of observers."""
+"""Observers: their interface, several behind one, and the trace of a query as a table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import logging
+import re
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from retrieval_core.errors import as_exception
+from retrieval_core.types.escapes import CONTROLS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
     from contextlib import AbstractContextManager
 
-    from retrieval_core.types import RetrievalResult, StageRecord
+    from retrieval_core.types import DroppedPassage, RetrievalResult, StageRecord
+
+logger = logging.getLogger("retrieval_core")
+
+_HEADINGS = ("stage", "round", "ms", "attempts", "in → out", "tokens", "what happened")
+_RIGHT = frozenset({"round", "ms", "attempts", "tokens"})
+_LONGEST = 160
+_CONTROL = re.compile(f"[{CONTROLS}]")
 
 
 class StageSpan(Protocol):
@@ -40,3 +55,136 @@ class Observer(Protocol):
     def answered(self, result: RetrievalResult) -> None:
         """Take the result of a query, inside its context; not called for a query that raises."""
         ...
+
+
+class SeveralObservers:
+    """Pass all events on to one or more observers; an :class:`~retrieval_core.run.observe.Observer`.
+
+    Contexts are entered in the given order and left in reverse. If an observer raises, the query and the other
+    observers continue, and the error is logged, with its traceback once for each observer.
+    """
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+        self._logged: set[int] = set()
+
+    def query(self) -> AbstractContextManager[None]:
+        """Open the query contexts of all."""
+        return self._opened([one.query for one in self._observers])
+
+    def span(self, stage: str) -> AbstractContextManager[StageSpan]:
+        """Open the spans of all."""
+        return self._opened([partial(one.span, stage) for one in self._observers])
+
+    def answered(self, result: RetrievalResult) -> None:
+        """Pass the result on to all."""
+        for number, one in enumerate(self._observers):
+            self.try_to(number, partial(one.answered, result))
+
+    def try_to(self, number: int, tell: Callable[[], object]) -> None:
+        """Call an observer; log it where it raises."""
+        try:
+            tell()
+        except BaseException as error:
+            name, told = type(self._observers[number]).__name__, as_exception(error)
+            logger.warning("the observer %s failed: %s", name, told, exc_info=number not in self._logged)
+            self._logged.add(number)
+
+    @contextmanager
+    def _opened(self, contexts: list[Callable[[], AbstractContextManager[Any]]]) -> Generator[Any]:
+        spans: dict[int, StageSpan] = {}
+        with ExitStack() as stack:
+            for number, make in enumerate(contexts):
+                self.try_to(number, partial(self._enter, number, make, spans, stack))
+            yield _Spans(self, spans)
+
+    def _enter(
+        self,
+        number: int,
+        make: Callable[[], AbstractContextManager[Any]],
+        spans: dict[int, StageSpan],
+        stack: ExitStack,
+    ) -> None:
+        context = make()
+        spans[number] = context.__enter__()
+
+        def leave(*raised: Any) -> None:
+            self.try_to(number, partial(context.__exit__, *raised))
+
+        stack.push(leave)
+
+
+class _Spans:
+    """The spans of one call, by the number of their observer."""
+
+    __slots__ = ("_several", "_spans")
+
+    def __init__(self, several: SeveralObservers, spans: dict[int, StageSpan]) -> None:
+        self._several = several
+        self._spans = spans
+
+    def end(self, record: StageRecord, error: Exception | None = None) -> None:
+        for number, span in self._spans.items():
+            self._several.try_to(number, partial(span.end, record, error))
+
+
+def explain(result: RetrievalResult) -> str:
+    """Return a table of the stages of a query, in the order they ended.
+
+    Its columns are wall time in milliseconds, attempts, candidates before and after, tokens read and written, and the
+    decision or error. If a query was rewritten, the column ``round``
+    has the number of the search: 1 is the original query. Stages run in parallel, so that their times add up to more
+    than the whole.
+
+    Below the table are a line for each chunk that the relevance filter dropped, with its score, and one for each
+    degradation. Reasons are cut after 160 code points and contain no control characters.
+    """
+    with_rounds = any((record.round or 1) > 1 for record in result.trace)
+    lines: list[str] = []
+    if result.trace:
+        lines = _table([_HEADINGS, *(_row(record) for record in result.trace)], with_rounds=with_rounds)
+        lines += [_dropped(record, item, with_rounds) for record in result.trace for item in record.dropped]
+    source = " from the cache" if result.from_cache else ""
+    count = len(result.hits)
+    lines.append(f"{count} result{'s' * (count != 1)}{source} in {result.latency_ms:.1f} ms")
+    lines += [f"degraded: {_one_line(f'{entry.stage}: {entry.reason}')}" for entry in result.degraded]
+    return "\n".join(lines)
+
+
+def _row(record: StageRecord) -> tuple[str, ...]:
+    counts = ""
+    if record.count_in is not None or record.count_out is not None:
+        before, after = ("" if count is None else str(count) for count in (record.count_in, record.count_out))
+        counts = f"{before} → {after}".strip()
+    tokens = f"{record.usage.input_tokens}+{record.usage.output_tokens}" if record.usage is not None else ""
+    said = [record.decision or "", f"failed: {record.error}" if record.error is not None else ""]
+    return (
+        _one_line(record.stage),
+        str(record.round or ""),
+        f"{record.milliseconds:.1f}",
+        str(record.attempts or ""),
+        counts,
+        tokens,
+        _one_line("; ".join(filter(None, said))),
+    )
+
+
+def _table(rows: Sequence[tuple[str, ...]], *, with_rounds: bool) -> list[str]:
+    columns = [column for column in zip(*rows, strict=True) if with_rounds or column[0] != "round"]
+    return ["  ".join(cells).rstrip() for cells in zip(*map(_aligned, columns), strict=True)]
+
+
+def _aligned(column: tuple[str, ...]) -> list[str]:
+    width = max(map(len, column))
+    return [f"{cell:>{width}}" if column[0] in _RIGHT else f"{cell:<{width}}" for cell in column]
+
+
+def _dropped(record: StageRecord, item: DroppedPassage, with_rounds: bool) -> str:
+    where = f" in round {record.round}" if with_rounds and record.round is not None else ""
+    reason = f": {_one_line(item.reason)}" if item.reason else ""
+    return f"left out{where}: {_one_line(item.id)} ({item.score:.3g}){reason}"
+
+
+def _one_line(text: str) -> str:
+    line = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
