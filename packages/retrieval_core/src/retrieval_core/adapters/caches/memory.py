@@ -57,7 +57,7 @@ class MemoryCache:
         Raises:
             InvalidParameterError: The result holds a value of a type that :mod:`retrieval_core.types` does not name.
         """
-        self._results.set(key, _sealed(result))
+        self._results.set(key, result if _is_frozen(result) else _sealed(result))
 
     async def clear(self) -> None:
         """Remove all results; the statistics go on."""
@@ -76,6 +76,30 @@ class MemoryCache:
 
     def __len__(self) -> int:
         return len(self._results)
+
+
+_PLAIN: frozenset[type] = frozenset({type(None), str, int, float, bool, datetime})
+
+
+def _is_frozen(value: object) -> bool:
+    """Whether nothing inside a value is known to be mutable. Nearly all results are, and need not be rebuilt."""
+    ahead = [value]
+    while ahead:
+        item = ahead.pop()
+        kind = type(item)
+        if kind in _PLAIN:
+            continue
+        if kind is tuple:
+            ahead.extend(cast("tuple[object, ...]", item))
+        elif kind is FrozenDict:
+            mapping = cast("FrozenDict", item)
+            ahead.extend(mapping.keys())
+            ahead.extend(mapping.values())
+        elif names := _frozen_fields(kind):
+            ahead.extend([getattr(item, name) for name in names])
+        else:
+            return False
+    return True
 
 
 def _sealed(value: Any) -> Any:
