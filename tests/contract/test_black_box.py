@@ -95,7 +95,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     ),
     "support/command_line.py": {"retrieval_core.cli.commands.main": "the command, called in this process"},
     "support/degradation_parts.py": {
-        "retrieval_core.pipeline.search_loop.Stages": "the share of the deadline that each of several indexes has",
+        "retrieval_core.pipeline.engine.Shares": "the share of the deadline that each of several indexes has",
     },
     "support/groups.py": {
         "retrieval_core.pipeline.federation.shared.shared": "several indexes embed a query once",

@@ -9,7 +9,7 @@ import pytest
 
 from retrieval_core import open_index
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.cache import cached_retrieval
+from retrieval_core.pipeline.results import as_asked
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import (
     Chunk,
@@ -44,7 +44,7 @@ def test_nothing_of_a_result_is_lost() -> None:
         relevance=Relevance(0.5),
     )
     trace = (StageRecord("cache", 0.1),)
-    told = cached_retrieval._told(kept, Query("as I ask", "as i ask"), 2.0, from_cache=True, trace=trace)
+    told = as_asked(kept, Query("as I ask", "as i ask"), 2.0, from_cache=True, trace=trace)
     assert told == replace(kept, query="as I ask", latency_ms=2.0, from_cache=True, trace=trace)
     defaults = RetrievalResult("", (), "", {}, 0.0)
     same = {field.name for field in fields(kept) if getattr(kept, field.name) == getattr(defaults, field.name)}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from enum import StrEnum
 from typing import Any, cast
 
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.pipeline.cache.key import result_key
+from retrieval_core.pipeline.stages.fingerprints import digest
+from retrieval_core.pipeline.stages.plan import Plan
 from retrieval_core.testing.filter_strategies import filters
 from retrieval_core.types.filters import CONDITIONS, And, Eq, Filter, In, Not, Or
 from support.examples import times
@@ -25,6 +27,10 @@ GIVEN: dict[str, Any] = {
     "version": "7",
     "epoch": 0,
 }
+
+
+def result_key(**inputs: Any) -> str:
+    return digest(*(inputs[name] for name in GIVEN))
 
 
 def key(**changes: Any) -> str:
@@ -142,9 +148,9 @@ def test_every_condition_counts(kind: type[Filter]) -> None:
 def test_the_key_is_the_same_everywhere() -> None:
     """Another process, with another seed of hashes, has the same key, which never changes by accident."""
     program = (
-        "from retrieval_core.pipeline.cache.key import result_key\n"
+        "from retrieval_core.pipeline.stages.fingerprints import digest\n"
         "from retrieval_core.types.filters import *\n"
-        f"print(result_key(**{GIVEN!r}))"
+        f"print(digest(*{list(GIVEN.values())!r}))"
     )
     found = {
         subprocess.run(
@@ -157,4 +163,9 @@ def test_the_key_is_the_same_everywhere() -> None:
         for seed in ("0", "1", "4242")
     }
     assert found == {key()}
-    assert key() == "5df6132515246d39c8ab247609a9c2cb357a62c18674681720e43b2bb939446c"
+    assert key() == "bcae8ec1b0960c24a34896a265f60837201243be6c521eb1826a511ac46762fb"
+
+
+def test_every_setting_of_a_query_is_in_the_key() -> None:
+    """Fields of a plan that change no result say so; a new field is in the key without anybody thinking of it."""
+    assert {field.name for field in fields(Plan) if not field.compare} == {"session_id", "use_cache"}

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.cache.key import partition_key, result_key
 from retrieval_core.pipeline.cache.semantic import SemanticCache
+from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.filter_strategies import filters
 from retrieval_core.text.paraphrase import same_meaning
@@ -241,7 +241,7 @@ ingredients: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 def part_of(session: str | None, **others: Any) -> str:
-    return partition_key(session, result_key(query="", **others))
+    return digest(session, *(others[name] for name in ("filters", "parameters", "fingerprint", "version", "epoch")))
 
 
 @given(

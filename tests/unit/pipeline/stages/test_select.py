@@ -12,7 +12,8 @@ from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.plan import Plan
 from retrieval_core.pipeline.stages.search import SearchResults
-from retrieval_core.pipeline.stages.select import select
+from retrieval_core.pipeline.stages.select import Select
+from retrieval_core.pipeline.stages.state import SearchState
 from retrieval_core.ports import Candidate, Fetched, FetchRequest
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
@@ -23,7 +24,6 @@ from support.plugins import approx
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from retrieval_core.pipeline.stages.select import Selected
     from retrieval_core.ports import Store
     from retrieval_core.types import Vector
 
@@ -91,13 +91,14 @@ def found(dense: str | None, lexical: str | None, *, with_chunks: bool = False, 
     )
 
 
-def choose(pool: ThreadPool, store: Shelf, what: SearchResults, plan: Plan = PLAN) -> tuple[Selected, Run]:
+def choose(pool: ThreadPool, store: Shelf, what: SearchResults, plan: Plan = PLAN) -> tuple[SearchState, Run]:
     run = Run(pool)
     ranked = fuse(what.dense, what.lexical, dense_weight=plan.dense_weight)
-    return asyncio.run(select(run, cast("Store", cast("Any", store)), what, ranked, plan)), run
+    state = SearchState.of(what.query, plan).but(found=what, ranked=ranked)
+    return asyncio.run(Select(cast("Store", cast("Any", store)), 0)(run, state)), run
 
 
-def ids(selected: Selected) -> list[str]:
+def ids(selected: SearchState) -> list[str]:
     return [hit.id for hit in selected.hits]
 
 
@@ -202,12 +203,11 @@ def test_a_failed_reading_leaves_what_is_at_hand(pool: ThreadPool) -> None:
     dead = ServiceConnectionError("refused")
     nothing, _ = choose(pool, Shelf(failure=dead), found("a", "b"))
     assert nothing.hits == ()
-    assert nothing.failure is not None
-    assert nothing.failure.error is dead
+    assert [failure.error for failure in nothing.failures] == [dead]
     some, _ = choose(pool, Shelf(failure=dead), found("a", "b", with_chunks=True))
     assert ids(some) == ["a", "b"]
     assert some.hits[1].scores.dense is None
-    assert some.failure is not None
+    assert some.failures
 
 
 def test_nothing_found_is_nothing_read(pool: ThreadPool) -> None:

@@ -49,19 +49,19 @@ from retrieval_core.errors import (
 )
 from retrieval_core.errors import ServiceConnectionError as ConnectionError  # noqa: A004 - the specification's name
 from retrieval_core.index.open import build_pipeline
-from retrieval_core.pipeline.cache.key import result_key
 from retrieval_core.pipeline.lifecycle import Calls, Closing
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.plugging import close_with
-from retrieval_core.pipeline.search_index import Parts
 from retrieval_core.pipeline.stages.embed import Questions, checked
-from retrieval_core.pipeline.stages.format import FormattedContext, format_context
+from retrieval_core.pipeline.stages.fingerprints import digest
+from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.relevance import keep_relevant
 from retrieval_core.pipeline.stages.rewrite import should_rewrite
 from retrieval_core.pipeline.stages.search import Sources, search
-from retrieval_core.pipeline.stages.select import Selected, select
+from retrieval_core.pipeline.stages.select import Select
+from retrieval_core.pipeline.stages.state import FormattedContext, SearchState
 from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.lru import CacheEntry, LruCache
@@ -322,13 +322,13 @@ class VectorSearcher:
         check_store(vector_store)
         self.config = config
         self.vector_store = vector_store
-        self.retriever: Parts | None = None
+        self.retriever: Sources | None = None
         self._calls = Calls(RetrievalConfig(search_config=config).to_config())
 
     def initialize(self) -> None:
         """Make the retriever; the first search does so itself."""
         # Questions come with their vectors, so that their embedder is never asked.
-        self.retriever = Parts(sources=Sources(self.vector_store, Questions(cast("Embedder", self))))
+        self.retriever = Sources(self.vector_store, Questions(cast("Embedder", self)))
 
     def search(self, query_embedding: Sequence[float], filters: Filters = None) -> SearchResult:
         """Search for a vector. Without hits the result is empty.
@@ -347,18 +347,20 @@ class VectorSearcher:
     async def _search(self, query_embedding: Sequence[float], filters: Filters) -> SearchResult:
         if self.retriever is None:
             self.initialize()
-        parts = cast("Parts", self.retriever)
-        plan = make_plan(parts, self._calls.config, filters, {"mode": "dense"})
+        sources = cast("Sources", self.retriever)
+        store = self.vector_store
+        plan = make_plan(self._calls.config, filters, {"mode": "dense"}, store=store, has_embedder=True)
         vector = checked(cast("Any", query_embedding), len(query_embedding), "")
         vector = vector / float(vector @ vector) ** 0.5
         run = self._calls.begin()
-        found = await search(run, parts.sources, Query("", "", embedding=vector), replace(plan, has_words=False))
+        query = Query("", "", embedding=vector)
+        found = await search(run, sources, query, replace(plan, has_words=False))
         if found.dense is None:
             value_of(found.failures[-1])
         ranked = fuse(found.dense, None, dense_weight=plan.dense_weight)
-        selected = await select(run, parts.store, found, ranked, plan)
-        if selected.failure is not None:
-            value_of(selected.failure)
+        selected = await Select(store)(run, SearchState.of(query, plan).but(found=found, ranked=ranked))
+        for failure in selected.failures:
+            value_of(failure)
         return SearchResult(
             [_as_document(hit.chunk) for hit in selected.hits],
             [hit.scores.dense for hit in selected.hits],
@@ -368,7 +370,7 @@ class VectorSearcher:
         )
 
     async def _degraded(
-        self, run: Run, failures: Sequence[Failed], selected: Selected, plan: Plan
+        self, run: Run, failures: Sequence[Failed], selected: SearchState, plan: Plan
     ) -> tuple[Degradation, ...]:
         told = (*_as_degradations(failures), *selected.degraded)
         if plan.condition is None:
@@ -869,14 +871,7 @@ def _key(query: str, filters: Filters) -> str:
         if isinstance(filters, MetadataFilter)
         else filters
     )
-    return result_key(
-        query=query,
-        filters=fields if isinstance(fields, Filter) else None,
-        parameters={} if isinstance(fields, Filter) or not fields else {"filters": freeze(fields)},
-        fingerprint="",
-        version=None,
-        epoch=0,
-    )
+    return digest(query, fields if isinstance(fields, Filter) else freeze(fields) if fields else None)
 
 
 def _as_degradations(failures: Sequence[Failed]) -> tuple[Degradation, ...]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Unpack
 
-from retrieval_core.pipeline.federation.options import checked_weights
-from retrieval_core.pipeline.federation.retrieval import FederatedRetrieval
-from retrieval_core.pipeline.federation.together import Together
+from retrieval_core.pipeline.engine import Engine, Shares, Stages
+from retrieval_core.pipeline.federation.options import checked_weights, make_federated_plan
+from retrieval_core.pipeline.federation.retrieval import Merge, SearchIndexes
+from retrieval_core.pipeline.federation.together import Together, TransformTogether
 from retrieval_core.pipeline.options import QueryOptions, query_options
 from retrieval_core.pipeline.plugging import kept_reranks, reranker_chain
 from retrieval_core.pipeline.query_engine import QueryEngine
-from retrieval_core.pipeline.search_loop import Stages
+from retrieval_core.pipeline.results import Evaluate
+from retrieval_core.pipeline.stages.format import Format
+from retrieval_core.pipeline.stages.prune import Prune
+from retrieval_core.pipeline.stages.relevance import DropIrrelevant
+from retrieval_core.pipeline.stages.rerank import Rerank, TopK
+from retrieval_core.pipeline.stages.rewrite import Rewrite
 from retrieval_core.run.twins import sync_twin, with_options
 
 if TYPE_CHECKING:
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.stages.state import Stage
     from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter, TokenCounter
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.lazy import Lazy
@@ -84,24 +91,51 @@ class FederatedIndex(QueryEngine):
         super().__init__(config, observer, clock, threads="retrieval-federation")
         self.indexes = dict(indexes)
         given = self.config.federation.weights if weights is None else weights
-        self._stages = Stages(
-            rerankers=reranker_chain(reranker),
-            relevance_filter=relevance_filter,
-            pruner=pruner,
-            rewriter=rewriter,
-            evaluator=evaluator,
-            reranked=kept_reranks(self.config.cache, self._clock.now),
-        )
-        together = together or Together()
         self._weights = checked_weights(self.indexes, given)
-        self._retrieval = FederatedRetrieval(self.indexes, self._weights, self._stages, together, self.config)
+        together = together or Together()
+        rerankers = reranker_chain(reranker)
+        shares = Shares.of(reranks=bool(rerankers), filters=relevance_filter is not None, rewrites=rewriter is not None)
+        improving: list[Stage] = []
+        if rerankers:
+            kept_scores = kept_reranks(self.config.cache, self._clock.now)
+            improving.append(Rerank(rerankers, self.config, kept_scores, shares.rerank - shares.indexes))
+        improving.append(TopK())
+        if relevance_filter is not None:
+            before = shares.rerank if rerankers else shares.indexes
+            improving.append(DropIrrelevant(relevance_filter, self.config, shares.relevance - before))
+        finishing: list[Stage] = [Format(self.config)]
+        if pruner is not None:
+            finishing.insert(0, Prune(pruner, self.config))
+        if evaluator is not None:
+            finishing.append(Evaluate(evaluator, self.config))
+        rewriting = () if rewriter is None else (Rewrite(rewriter, self.config),)
+        self._retrieval = self._engine = self._searching(shares, together, improving, rewriting, finishing)
         self._by_meaning = None
         if all(pipeline.embedder is not None for pipeline in self.indexes.values()):
-            self._by_meaning = replace(self._retrieval, stages=Stages())
+            self._by_meaning = self._searching(Shares.of(), together, [TopK()], (), [Format(self.config)])
+        self._filters = relevance_filter is not None
+        self._evaluator = evaluator
         self._questions = together.questions
         self._stores = {name: pipeline.store for name, pipeline in self.indexes.items()}
         self._lazy_answer_writer = self._answering_with(answer_writer)
         self._owned = tuple(owned)
+
+    def _searching(
+        self,
+        shares: Shares,
+        together: Together,
+        improving: Sequence[Stage],
+        rewriting: tuple[Stage, ...],
+        finishing: Sequence[Stage],
+    ) -> Engine:
+        config, reranks = self.config, any(stage.name == Rerank.name for stage in improving)
+        transform = TransformTogether(together, config, shares.transform * shares.indexes)
+        search = SearchIndexes(self.indexes, shares.indexes - transform.deadline_share)
+        merge = Merge(self.indexes, self._weights, config, reranks=reranks)
+        stages = Stages((transform,), (search, merge, *improving), rewriting, tuple(finishing))
+        reranked = config.reranker.candidates if reranks else 0
+        plan = partial(make_federated_plan, weights=self._weights, config=config, reranked=reranked)
+        return Engine(stages, plan, None, strict=config.strict)
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -165,11 +199,11 @@ class FederatedIndex(QueryEngine):
             with_embedder: Whether the embedder is included.
         """
         own = (pipeline.query_parts(with_embedder=with_embedder) for pipeline in self.indexes.values())
-        return (*self._stages.models, *chain.from_iterable(own))
+        return (*self._engine.stages.plugins, *chain.from_iterable(own))
 
     def _facts(self) -> Mapping[str, object]:
         return {"indexes": tuple(self.indexes), "weights": self.weights}
 
     @property
     def _held(self) -> Sequence[object]:
-        return (self._lazy_answer_writer.made, *self._owned, *self._stages.models, *self.indexes.values())
+        return (self._lazy_answer_writer.made, *self._owned, *self._engine.stages.plugins, *self.indexes.values())

@@ -13,10 +13,10 @@ from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.index.open import assemble_index, build_stages, loaded
 from retrieval_core.index.settings import base_folder, config_for, load_shared_config
+from retrieval_core.pipeline.engine import Shares
 from retrieval_core.pipeline.federation.shared import SharedEmbedder, shared, shared_transformer
 from retrieval_core.pipeline.federation.together import Together
 from retrieval_core.pipeline.plugging import reranker_chain
-from retrieval_core.pipeline.search_loop import Stages
 from retrieval_core.pipeline.stages.embed import Questions
 from retrieval_core.ports.checks import check_components
 
@@ -115,8 +115,9 @@ def open_indexes(
     together = _together(config, frozenset(paths), embedder, made, condenser)
     stages = build_stages(config, llm, embedder, reranker=reranker, verifier=verifier)
     chain = reranker_chain(stages["reranker"])
-    timed = Stages(rerankers=chain, relevance_filter=stages["relevance_filter"], rewriter=stages["rewriter"])
-    own = _settings_of_each(config, timed.share_of_indexes)
+    filters, rewrites = (stages[name] is not None for name in ("relevance_filter", "rewriter"))
+    shares = Shares.of(reranks=bool(chain), filters=filters, rewrites=rewrites)
+    own = _settings_of_each(config, shares.indexes)
     own_of = {name: _with_index_settings(own, config, path) for name, path in paths.items()}
     opened: dict[str, RetrievalPipeline] = {
         name: assemble_index(

@@ -2,5 +2,7 @@
 
 from retrieval_core.pipeline.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.planning import MAX_TOP_K
+from retrieval_core.pipeline.stages.state import SearchState, Stage
+from retrieval_core.run.runner import Run
 
-__all__ = ["MAX_TOP_K", "RetrievalPipeline"]
+__all__ = ["MAX_TOP_K", "RetrievalPipeline", "Run", "SearchState", "Stage"]

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.cache.cached_retrieval import CachedRetrieval
+from retrieval_core.pipeline.cache.kept import KeptResults
+from retrieval_core.pipeline.engine import Engine, Shares, Stages
 from retrieval_core.pipeline.options import OF_SEVERAL, QueryOptions, query_options
+from retrieval_core.pipeline.planning import Planner
 from retrieval_core.pipeline.plugging import by_name, kept_reranks, questions_with, reranker_chain
 from retrieval_core.pipeline.query_engine import QueryEngine
-from retrieval_core.pipeline.search_index import Parts
+from retrieval_core.pipeline.results import Evaluate
+from retrieval_core.pipeline.stages.candidates import Fuse, Search
 from retrieval_core.pipeline.stages.embed import recover
+from retrieval_core.pipeline.stages.format import Format
+from retrieval_core.pipeline.stages.judge import Judge
 from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.prune import Prune
+from retrieval_core.pipeline.stages.relevance import DropIrrelevant
+from retrieval_core.pipeline.stages.rerank import Rerank, TopK
+from retrieval_core.pipeline.stages.rewrite import Rewrite
 from retrieval_core.pipeline.stages.search import Sources
+from retrieval_core.pipeline.stages.select import Select
+from retrieval_core.pipeline.stages.transform import Transform
+from retrieval_core.pipeline.stages.unmatched import CheckFilter
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.lazy import Lazy
 from retrieval_core.run.twins import sync_twin, with_options
@@ -23,6 +36,7 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.stages.state import Stage
     from retrieval_core.ports import (
         Embedder,
         Evaluator,
@@ -64,6 +78,7 @@ class RetrievalPipeline(QueryEngine):
         config: Defaults of each query.
         clock: Measures durations and deadlines. Default: the system's clock.
         owned: Other objects to close with the pipeline, such as a shared model.
+        extra_stages: Your own stages. Each runs after the stage that it names in ``after``.
 
     Closing it closes the store and everything else that was passed to it.
 
@@ -98,6 +113,7 @@ class RetrievalPipeline(QueryEngine):
         config: RetrievalConfig | None = None,
         clock: Clock | None = None,
         owned: Sequence[object] = (),
+        extra_stages: Sequence[Stage] = (),
     ) -> None:
         if not callable(getattr(store, "search", None)):  # a configuration has settings of that name
             msg = (
@@ -107,24 +123,60 @@ class RetrievalPipeline(QueryEngine):
             raise InvalidParameterError(msg)
         check_components(embedder=embedder, reranker=reranker, token_counter=token_counter, observer=observer)
         super().__init__(config, observer, clock, threads="retrieval-plugins")
-        now = self._clock.now
-        questions = None if embedder is None else questions_with(embedder, self.config, now)
-        self._parts = self._stages = Parts(
-            sources=Sources(store, questions, by_name(retrievers, "retriever", "search")),
-            condenser=condenser,
-            transformers=by_name(transformers, "transformer", "transform"),
-            rerankers=reranker_chain(reranker),
-            relevance_filter=relevance_filter,
-            pruner=pruner,
-            rewriter=rewriter,
-            evaluator=evaluator,
-            reranked=kept_reranks(self.config.cache, now),
+        now, config = self._clock.now, self.config
+        questions = None if embedder is None else questions_with(embedder, config, now)
+        rerankers = reranker_chain(reranker)
+        shares = Shares.of(reranks=bool(rerankers), filters=relevance_filter is not None, rewrites=rewriter is not None)
+        sources = Sources(store, questions, by_name(retrievers, "retriever", "search"))
+        named = by_name(transformers, "transformer", "transform")
+        finding = (
+            Search(sources, config, shares.search - shares.transform),
+            Fuse(config),
+            Select(store, shares.select - shares.search),
         )
+        improving: list[Stage] = []
+        if rerankers:
+            kept_scores = kept_reranks(config.cache, now)
+            improving.append(Rerank(rerankers, config, kept_scores, shares.rerank - shares.select))
+        improving.append(TopK())
+        if relevance_filter is not None:
+            before = shares.rerank if rerankers else shares.select
+            improving.append(DropIrrelevant(relevance_filter, config, shares.relevance - before))
+        finishing = (CheckFilter(store), Judge(store, embedder, config), Format(config))
+        stages = Stages(
+            once=(Transform(condenser, named, config, shares.transform),),
+            each_round=(*finding, *improving),
+            rewrite=() if rewriter is None else (Rewrite(rewriter, config),),
+            at_last=(
+                *(() if pruner is None else (Prune(pruner, config),)),
+                *finishing,
+                *(() if evaluator is None else (Evaluate(evaluator, config),)),
+            ),
+        ).plus(extra_stages)
+        self._store = store
+        self._embedder = embedder
+        self._by_role = {
+            "rerankers": rerankers,
+            "relevance_filter": relevance_filter,
+            "pruner": pruner,
+            "rewriter": rewriter,
+            "evaluator": evaluator,
+        }
         counts = self._make_token_counter if token_counter is None else lambda: token_counter
         self._token_counter: Lazy[TokenCounter] = Lazy(counts)  # several loops may ask for it at once
-        self._retrieval = self._cached = CachedRetrieval(self._parts, self.config, cache, self._clock)
-        bare = Parts(sources=Sources(store, questions))
-        self._by_meaning = None if questions is None else CachedRetrieval(bare, self.config, None)
+        self._kept = KeptResults(cache, store, stages.all, questions=questions, config=config, now=now)
+        planner = partial(Planner, config, store, has_embedder=embedder is not None)
+        plan = planner(transformers=tuple(named), reranks=bool(rerankers))
+        self._retrieval = self._engine = Engine(stages, plan, self._kept, strict=config.strict)
+        self._by_meaning = None
+        if questions is not None:
+            search = Search(Sources(store, questions), config, shares.search)
+            transform = Transform(None, {}, config, shares.transform)
+            bare = Stages((transform,), (search, *finding[1:], TopK()), (), finishing)
+            shared = KeptResults(None, store, bare.all, questions=questions, config=config, now=now)
+            self._by_meaning = Engine(bare, planner(), shared, strict=config.strict)
+        self._filters = relevance_filter is not None
+        self._evaluator = evaluator
         self._questions = questions
         self._stores = {"": store}
         self._lazy_answer_writer = self._answering_with(answer_writer)
@@ -133,32 +185,22 @@ class RetrievalPipeline(QueryEngine):
     @property
     def cache(self) -> ResultCache | None:
         """The cache of results; ``None`` if there is none."""
-        return self._cached.cache
+        return self._kept.cache
 
     @property
     def store(self) -> Store:
         """The store that is searched."""
-        return self._parts.store
+        return self._store
 
     @property
     def embedder(self) -> Embedder | None:
         """The embedder of queries; ``None`` if there is none."""
-        return self._parts.embedder
+        return self._embedder
 
     @property
     def components(self) -> Mapping[str, object]:
         """The components by role; ``None`` for those that are not configured."""
-        parts = self._parts
-        return {
-            "embedder": self.embedder,
-            "store": self.store,
-            "cache": self.cache,
-            "rerankers": parts.rerankers,
-            "relevance_filter": parts.relevance_filter,
-            "pruner": parts.pruner,
-            "rewriter": parts.rewriter,
-            "evaluator": parts.evaluator,
-        }
+        return {"embedder": self.embedder, "store": self.store, "cache": self.cache, **self._by_role}
 
     @property
     def token_counter(self) -> TokenCounter:
@@ -172,7 +214,7 @@ class RetrievalPipeline(QueryEngine):
     def _make_token_counter(self) -> TokenCounter:
         from retrieval_core.adapters.token_counters import counter_of_embedder  # noqa: PLC0415 - of use to contexts alone
 
-        return counter_of_embedder(self._parts.embedder)
+        return counter_of_embedder(self._embedder)
 
     async def arecover_from_embedding_failure(self) -> bool:
         """Reopen the embedder after a failure, and return whether it works.
@@ -214,8 +256,8 @@ class RetrievalPipeline(QueryEngine):
                 print(await index.acached_result("how far away is the moon"))
         """
         given = query_options(options)
-        plan = self._cached.plan(filters, given)
-        return await self._cached.kept(self._run(), normalize(query, self.config.query), plan)
+        plan = self._engine.plan(filters, given)
+        return await self._engine.find_kept(self._run(), normalize(query, self.config.query), plan)
 
     async def ainvalidate(self) -> None:
         """Invalidate all cached results, for example after another program changed the documents.
@@ -225,7 +267,7 @@ class RetrievalPipeline(QueryEngine):
         Raises:
             ServiceError: A shared cache can't be reached; this process no longer uses its results.
         """
-        await self._cached.forget()
+        await self._kept.forget()
 
     invalidate = sync_twin(ainvalidate)
 
@@ -235,9 +277,8 @@ class RetrievalPipeline(QueryEngine):
         Args:
             with_embedder: Whether the embedder is included.
         """
-        parts = self._parts
-        used = (parts.store, *parts.transformers.values(), *parts.plugged_in)
-        return used if with_embedder else [part for part in used if part is not parts.embedder]
+        used = (self._store, *self._engine.stages.plugins)
+        return used if with_embedder else [plugin for plugin in used if plugin is not self._embedder]
 
     def _facts(self) -> Mapping[str, object]:
         parts = {"store": self.store, "embedder": self.embedder}
@@ -245,6 +286,4 @@ class RetrievalPipeline(QueryEngine):
 
     @property
     def _held(self) -> Sequence[object]:
-        parts = self._parts
-        first = (self.cache, self._lazy_answer_writer.made, *self._owned)
-        return (*first, *parts.transformers.values(), *parts.plugged_in, self.store)
+        return (self.cache, self._lazy_answer_writer.made, *self._owned, *self._engine.stages.plugins, self._store)

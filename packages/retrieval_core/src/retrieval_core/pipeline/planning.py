@@ -9,15 +9,15 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import check_single, checked_values, chosen
 from retrieval_core.pipeline.stages.plan import Plan
 from retrieval_core.ports import SearchesBoth
+from retrieval_core.types import freeze
 from retrieval_core.types.filters import Filter, MetadataFilter
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.pipeline.search_index import Parts
     from retrieval_core.ports import Message, Side, Store, Variant
 
     Filters: TypeAlias = Filter | MetadataFilter | Mapping[str, Any] | None
@@ -29,7 +29,62 @@ _PLANNED = frozenset(
 """Options that have a field in the plan of their own."""
 
 
-def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: QueryOptions) -> Plan:
+class Planner:
+    """Makes the plans of queries to one index.
+
+    Args:
+        config: The settings of every query.
+        store: The store that is searched.
+        has_embedder: Whether queries can be embedded.
+        transformers: Names of the transformers that there are.
+        reranks: Whether hits are reranked.
+    """
+
+    def __init__(
+        self,
+        config: RetrievalConfig,
+        store: Store,
+        *,
+        has_embedder: bool,
+        transformers: Sequence[str] = (),
+        reranks: bool = False,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._has_embedder = has_embedder
+        self._transformers = transformers
+        self._reranks = reranks
+        self._plain: tuple[frozenset[Side], Plan] | None = None
+
+    def __call__(self, filters: Filters, options: QueryOptions) -> Plan:
+        """Return the plan of a query; see :func:`make_plan`."""
+        sides = sides_of(self._store)
+        if not options and filters is None and self._plain is not None and self._plain[0] == sides:
+            return self._plain[1]
+        plan = make_plan(
+            self._config,
+            filters,
+            options,
+            store=self._store,
+            has_embedder=self._has_embedder,
+            transformers=self._transformers,
+            reranks=self._reranks,
+        )
+        if not options and filters is None:
+            self._plain = sides, plan  # until the store learns what it can do
+        return plan
+
+
+def make_plan(
+    config: RetrievalConfig,
+    filters: Filters,
+    options: QueryOptions,
+    *,
+    store: Store,
+    has_embedder: bool,
+    transformers: Sequence[str] = (),
+    reranks: bool = False,
+) -> Plan:
     """Put settings and a caller's arguments together.
 
     Raises:
@@ -40,13 +95,13 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
     check_single(options)
     options = checked_values(options)
     settings = config.search
-    sides = sides_of(parts.store)
+    sides = sides_of(store)
     wanted, top_k = options.get("mode"), options.get("top_k")
-    if wanted is None and parts.embedder is None and "mode" not in settings.model_fields_set:
+    if wanted is None and not has_embedder and "mode" not in settings.model_fields_set:
         wanted = "lexical"  # the default is hybrid, which has no vectors here
     wanted = named_mode(settings.mode if wanted is None else wanted)
     top_k = checked_number("top_k", settings.top_k if top_k is None else top_k, config.limits.max_results)
-    if wanted != "lexical" and parts.embedder is None:
+    if wanted != "lexical" and not has_embedder:
         msg = f"mode {wanted!r} needs an embedder and there is none; use mode 'lexical', or set embedder.kind"
         raise InvalidParameterError(msg)
     if wanted == "lexical" and "lexical" not in sides:
@@ -54,11 +109,11 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         raise InvalidParameterError(msg)
     if wanted == "hybrid" and "lexical" not in sides:
         wanted = "dense"  # the result's metadata says so
-    if settings.fusion == "native" and wanted == "hybrid" and not isinstance(parts.store, SearchesBoth):
+    if settings.fusion == "native" and wanted == "hybrid" and not isinstance(store, SearchesBoth):
         msg = "search.fusion = 'native' needs a store with native hybrid search, such as lancedb; use 'zscore'"
         raise InvalidParameterError(msg)
     # Diverse passages are chosen before they are reranked: more of them would be those that had been passed over.
-    reranked = config.reranker.candidates if parts.rerankers and settings.search_type != "mmr" else 0
+    reranked = config.reranker.candidates if reranks and settings.search_type != "mmr" else 0
     fetch_k = max(settings.fetch_k, top_k) if settings.search_type == "mmr" else None
     return Plan(
         mode=wanted,
@@ -73,12 +128,12 @@ def make_plan(parts: Parts, config: RetrievalConfig, filters: Filters, options: 
         fetch_k=fetch_k,
         lambda_mult=settings.lambda_mult,
         reranked=reranked,
-        transforms=_transforms(parts, config, options),
+        transforms=_transforms(transformers, config, options),
         variants=cast("tuple[Variant, ...]", options.get("variants", ())),
         history=cast("tuple[Message, ...]", options.get("history", ())),
         session_id=options.get("session_id"),
         use_cache=options.get("use_cache") is not False,
-        options={name: value for name, value in options.items() if name not in _PLANNED},
+        options=freeze({name: value for name, value in options.items() if name not in _PLANNED}),
     )
 
 
@@ -95,12 +150,12 @@ def checked_number(name: str, number: object, most: int) -> int:
     return number
 
 
-def _transforms(parts: Parts, config: RetrievalConfig, options: QueryOptions) -> tuple[str, ...]:
+def _transforms(transformers: Sequence[str], config: RetrievalConfig, options: QueryOptions) -> tuple[str, ...]:
     wanted = options.get("transforms")
     if wanted is not None:
-        return chosen(wanted, tuple(parts.transformers))
+        return chosen(wanted, transformers)
     # A configured one that needs a language model is absent where there is none, as other stages are.
-    return tuple([name for name in config.transform.use if name in parts.transformers])
+    return tuple([name for name in config.transform.use if name in transformers])
 
 
 def sides_of(store: Store) -> frozenset[Side]:

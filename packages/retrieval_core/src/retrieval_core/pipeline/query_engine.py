@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.answer.values import AnswerOutcome
     from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.planning import Filters
-    from retrieval_core.pipeline.search_loop import Stages
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.ports import Message, Store, TokenCounter
+    from retrieval_core.ports import Evaluator, Message, Store, TokenCounter
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
         Answer,
@@ -79,7 +78,9 @@ class QueryEngine(Display, Lifecycle):
     _retrieval: Retrieval
     _by_meaning: Retrieval | None
     """Searches by meaning, with no other stage, for an answer where ``_retrieval`` fails; ``None`` without vectors."""
-    _stages: Stages
+    _filters: bool
+    """Whether there is a relevance filter."""
+    _evaluator: Evaluator | None
     _questions: Questions | None
     """What embeds many questions at once."""
     _stores: Mapping[str, Store]
@@ -283,7 +284,7 @@ class QueryEngine(Display, Lifecycle):
         settings = with_budget(self.config.context, max_tokens)
         plan = retrieval.plan(filters, options)
         primaries = plan.top_k
-        if self._stages.relevance_filter is None:  # so that the ledger and the trace name what was reranked in vain
+        if not self._filters:  # so that the ledger and the trace name what was reranked in vain
             plan = replace(plan, top_k=plan.shortlist)
         normal = normalize(query, self.config.query)
 
@@ -373,7 +374,7 @@ class QueryEngine(Display, Lifecycle):
                 result = await index.aretrieve("how far away is the moon")
                 print((await index.aevaluate(result, "384,400 km")).evaluation_scores)
         """
-        evaluator = self._stages.evaluator
+        evaluator = self._evaluator
         if evaluator is None:
             msg = "there is no evaluator; set evaluation.kind, for instance to auto"
             raise InvalidParameterError(msg)

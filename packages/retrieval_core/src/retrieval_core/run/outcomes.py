@@ -13,6 +13,8 @@ from retrieval_core.errors import (
     FilterError,
     IndexNotFoundError,
     InvalidParameterError,
+    MissingExtraError,
+    ModelNotFoundError,
     RetrievalError,
     SearchError,
     ServiceConnectionError,
@@ -69,6 +71,14 @@ def is_callers_fault(error: Exception) -> bool:
     if isinstance(error, StoreError):
         return not error.transient
     return isinstance(error, (ConfigurationError, DimensionMismatchError, FilterError, InvalidParameterError))
+
+
+def is_fault_of_an_improvement(error: Exception) -> bool:
+    """Whether to raise the error of a stage that only improves on the hits there are.
+
+    If a package or a model is not installed there, it can be done without like what fails, and is listed like it.
+    """
+    return is_callers_fault(error) and not isinstance(error, (MissingExtraError, ModelNotFoundError))
 
 
 def is_static(error: Exception) -> bool:

@@ -54,7 +54,7 @@ class SimilarQuestions:
         return plan.session_id if self._per_session else None
 
     async def embed(self, run: Run, query: Query) -> Query:
-        """Return the question with its vector, or as it is where there is none in time."""
+        """Return the query with its vector, or as it is if there is none in time."""
         outcome = await self._questions.embed(run.until(EMBED_SHARE).without_retries(), query)
         return replace(query, embedding=outcome.value) if isinstance(outcome, Ok) else query
 

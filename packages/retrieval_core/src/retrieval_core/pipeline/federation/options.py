@@ -56,7 +56,7 @@ class FederatedPlan(Plan):
 
 
 def make_federated_plan(
-    filters: Filters, options: QueryOptions, weights: Mapping[str, float], config: RetrievalConfig, *, reranked: int
+    filters: Filters, options: QueryOptions, *, weights: Mapping[str, float], config: RetrievalConfig, reranked: int
 ) -> FederatedPlan:
     """Put settings and a caller's arguments together.
 

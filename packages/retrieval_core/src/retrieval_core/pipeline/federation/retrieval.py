@@ -1,23 +1,16 @@
-"""Retrieval from several indexes: each is asked side by side, and what they found becomes one order."""
+"""The stages that search several indexes: all at once, and their results become one order."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import FilterError, InvalidParameterError, QueryValidationError, SearchError
-from retrieval_core.pipeline.federation.options import make_federated_plan
-from retrieval_core.pipeline.federation.together import transform_query
-from retrieval_core.pipeline.results import make_result
-from retrieval_core.pipeline.search_index import TRANSFORM_SHARE
-from retrieval_core.pipeline.search_loop import search_in_rounds
 from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
-from retrieval_core.pipeline.stages.search import Searched
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import BOTH_SIDES
-from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, raise_faults, raise_nothing_searched
-from retrieval_core.run.sync import to_a_loop
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, raise_nothing_searched
 from retrieval_core.types import Degradation
 
 if TYPE_CHECKING:
@@ -26,125 +19,46 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.federation.options import FederatedPlan
-    from retrieval_core.pipeline.federation.together import Together, TransformedQuery
-    from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.pipeline.planning import Filters
-    from retrieval_core.pipeline.search_loop import Bounds, Stages
-    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Side
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Query, Relevance, RetrievalResult
+    from retrieval_core.types import JSON, Relevance, RetrievalResult
 
 
-@dataclass(frozen=True, slots=True)
-class FederatedRetrieval:
-    """Finds the passages of several indexes that answer a question.
+class SearchIndexes(Stage):
+    """Asks all indexes at once.
 
-    Attributes:
-        pipelines: Of the indexes, by name.
-        weights: Of the indexes, by name.
-        stages: What works on the hits of all of them.
-        together: What looks at a question once for indexes that share it.
-        config: The settings of what is done for all.
+    Args:
+        pipelines: The indexes by name.
+        deadline_share: The part of the deadline that it has.
     """
 
-    pipelines: Mapping[str, RetrievalPipeline]
-    weights: Mapping[str, float]
-    stages: Stages
-    together: Together
-    config: RetrievalConfig
+    name = "search"
 
-    def plan(self, filters: Filters, options: QueryOptions) -> FederatedPlan:
-        """Put settings and a caller's arguments together; see :func:`make_federated_plan`."""
-        reranked = self.config.reranker.candidates if self.stages.rerankers else 0
-        return make_federated_plan(filters, options, self.weights, self.config, reranked=reranked)
+    def __init__(self, pipelines: Mapping[str, RetrievalPipeline], deadline_share: float) -> None:
+        self._pipelines = pipelines
+        self.deadline_share = deadline_share
 
-    async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
-        """Return the result of a query.
+    def is_fault(self, error: Exception, _state: SearchState) -> bool:
+        """Return whether to raise an error: only what is wrong with the query; the other indexes may answer it."""
+        return isinstance(error, (FilterError, InvalidParameterError, QueryValidationError))
 
-        Raises:
-            RetrievalError: As :meth:`FederatedIndex.aretrieve`.
-        """
-        await to_a_loop()
-        federated = cast("FederatedPlan", plan)  # made by the method above
-        # As much time as each index has for it.
-        bound = run.until(TRANSFORM_SHARE * self.stages.share_of_indexes)
-        first = await transform_query(bound, query, federated, self.together, self.config)
-        search_once = partial(self._search_once, query, federated, first)
-        rewriting = await search_in_rounds(
-            run, self.stages, plan, first.query.text, search_once=search_once, config=self.config
-        )
-        rewriting = replace(rewriting, failures=first.failures + rewriting.failures)
-        return await make_result(
-            run,
-            query,
-            rewriting,
-            plan.condition,
-            self.config,
-            evaluator=self.stages.evaluator,
-            relevance=rewriting.best.searched.relevance,
-        )
-
-    async def _search_once(
-        self, query: Query, plan: FederatedPlan, first: TransformedQuery, bounds: Bounds, again: Query | None
-    ) -> Searched:
-        # Each index looks at the question as it was asked, and finds what was already made of it.
-        plan, text = (first.plan, query.text) if again is None else (plan.without_transforms, again.text)
-        searched = Searched(first.query if again is None else again, weights=self.weights)
-        run = bounds.select if again is not None else bounds.select.until(self.stages.share_of_indexes)
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with the result of each index that answered."""
+        plan = cast("FederatedPlan", state.plan)  # made for several indexes
+        # Each index transforms the query as it was asked, and finds what the shared transformers made of it.
+        plan, text = (plan.without_transforms, state.query.text) if state.attempts else (plan, state.asked.text)
         outcomes = await asyncio.gather(*(self._ask(run, name, text, plan) for name in plan.names))
-        failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failed))
-        raise_faults(failures, strict=self.config.strict, is_fault=_is_fault_of_the_question)
         answered = zip(plan.names, outcomes, strict=True)
-        results = {name: outcome.value for name, outcome in answered if isinstance(outcome, Ok)}
-        if not results:
-            if again is None:
-                _raise_where_nothing_is_left(failures, raise_on_error=self.config.raise_on_error)
-            error = "; ".join(f"{failure.stage}: {failure.reason}" for failure in failures)
-            metadata = _metadata({}, "scores", self.config.search.mode)
-            return replace(searched, failures=failures, error=error, metadata=metadata)
-        started = run.elapsed_ms
-        fusion = self.config.search.fusion
-        found = [_index_result(name, self.pipelines[name], result) for name, result in results.items()]
-        merged = merge(found, method="zscore" if fusion in ("native", "adaptive") else fusion)
-        hits = without_copies(weighted(merged.hits, self.weights))
-        copies = len(merged.hits) - len(hits)
-        decision = f"by {merged.by}" + (f"; {copies} left out that another index has as well" if copies else "")
-        run.note("merge", started, len(merged.hits), len(hits), decision)
-        if self.stages.rerankers:
-            # Weights choose what is reranked and then order what came of it, but are not counted twice in one score.
-            kept = {(hit.source_index, hit.id) for hit in hits}
-            unweighted = [hit for hit in merged.hits if (hit.source_index, hit.id) in kept]
-            hits = candidates_first(unweighted, self.weights, self.config.reranker.candidates)
-        return replace(
-            searched,
-            hits=hits,
-            failures=failures,
-            degraded=tuple(
-                Degradation(f"index {name}: {item.stage}", item.reason)
-                for name, result in results.items()
-                for item in result.degraded
-            ),
-            metadata=_metadata(results, merged.by, self.config.search.mode),
-            note=_note(results),
-            relevance=_relevance(results.values(), is_complete=not failures),
-            indexes={
-                name: {
-                    "found": len(result.hits),
-                    "hits": 0,
-                    "weight": self.weights[name],
-                    "from_cache": result.from_cache,
-                }
-                for name, result in results.items()
-            },
-        )
+        answers = {name: outcome.value for name, outcome in answered if isinstance(outcome, Ok)}
+        return state.failing(*[each for each in outcomes if isinstance(each, Failed)]).but(answers=answers)
 
     async def _ask(self, run: Run, name: str, text: str, plan: FederatedPlan) -> Ok[RetrievalResult] | Failed:
         stage = f"index {name}"
 
         async def retrieve() -> RetrievalResult:
             started = run.elapsed_ms
-            result = await self.pipelines[name].aretrieve(text, plan.condition, **plan.of(name))
+            result = await self._pipelines[name].aretrieve(text, plan.condition, **plan.of(name))
             run.include(stage, result.trace, started)
             return result
 
@@ -153,6 +67,80 @@ class FederatedRetrieval:
         if isinstance(outcome, Ok) and "error" in outcome.value.metadata and not outcome.value.hits:
             return Failed(stage, SearchError(str(outcome.value.metadata["error"])))
         return outcome
+
+
+class Merge(Stage):
+    """Puts the hits of all indexes into one order, each hit once.
+
+    Args:
+        pipelines: The indexes by name.
+        weights: Of the indexes, by name.
+        config: The settings of what is done for all of them.
+        reranks: Whether the hits of all are reranked.
+    """
+
+    name = "merge"
+    deadline_share = 0
+
+    def __init__(
+        self,
+        pipelines: Mapping[str, RetrievalPipeline],
+        weights: Mapping[str, float],
+        config: RetrievalConfig,
+        *,
+        reranks: bool,
+    ) -> None:
+        self._pipelines = pipelines
+        self._weights = weights
+        self._config = config
+        self._reranks = reranks
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with the hits, or with the reason why no index could be searched."""
+        results, search = state.answers, self._config.search
+        if not results:
+            failures = [each for each in state.failures if each.stage.startswith("index ")]
+            if not state.attempts and (
+                self._config.raise_on_error or all(is_callers_fault(each.error) for each in failures)
+            ):
+                raise_nothing_searched(failures[-1])
+            error = "; ".join(f"{failure.stage}: {failure.reason}" for failure in failures)
+            return state.but(error=error, metadata=_metadata({}, "scores", search.mode), weights=self._weights)
+        started = run.elapsed_ms
+        found = [_index_result(name, self._pipelines[name], result) for name, result in results.items()]
+        merged = merge(found, method="zscore" if search.fusion in ("native", "adaptive") else search.fusion)
+        hits = without_copies(weighted(merged.hits, self._weights))
+        copies = len(merged.hits) - len(hits)
+        decision = f"by {merged.by}" + (f"; {copies} left out that another index has as well" if copies else "")
+        run.note("merge", started, len(merged.hits), len(hits), decision)
+        if self._reranks:
+            # Weights choose what is reranked and then order what came of it, but are not counted twice in one score.
+            kept = {(hit.source_index, hit.id) for hit in hits}
+            unweighted = [hit for hit in merged.hits if (hit.source_index, hit.id) in kept]
+            hits = candidates_first(unweighted, self._weights, self._config.reranker.candidates)
+        plan = cast("FederatedPlan", state.plan)
+        degraded = [
+            Degradation(f"index {name}: {item.stage}", item.reason)
+            for name, result in results.items()
+            for item in result.degraded
+        ]
+        return state.but(
+            hits=hits,
+            degraded=(*state.degraded, *degraded),
+            metadata=_metadata(results, merged.by, search.mode),
+            note=_note(results),
+            relevance=_relevance(results.values(), is_complete=len(results) == len(plan.names)),
+            weights=self._weights,
+            indexes={
+                name: {
+                    "found": len(result.hits),
+                    "hits": 0,
+                    "weight": self._weights[name],
+                    "from_cache": result.from_cache,
+                }
+                for name, result in results.items()
+            },
+        )
 
 
 def _index_result(name: str, pipeline: RetrievalPipeline, result: RetrievalResult) -> IndexResult:
@@ -210,12 +198,3 @@ def _note(results: Mapping[str, RetrievalResult]) -> str | None:
         return None
     notes = {name: result.metadata.get("note") for name, result in results.items()}
     return "; ".join(f"{name}: {note}" for name, note in notes.items() if note is not None) or None
-
-
-def _is_fault_of_the_question(error: Exception) -> bool:
-    return isinstance(error, (FilterError, InvalidParameterError, QueryValidationError))
-
-
-def _raise_where_nothing_is_left(failures: tuple[Failed, ...], *, raise_on_error: bool) -> None:
-    if raise_on_error or all(is_callers_fault(failure.error) for failure in failures):
-        raise_nothing_searched(failures[-1])

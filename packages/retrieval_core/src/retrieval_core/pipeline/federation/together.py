@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from retrieval_core.pipeline.stages.transform import transform
-from retrieval_core.run.outcomes import raise_faults
+from retrieval_core.pipeline.stages.state import Stage
+from retrieval_core.pipeline.stages.transform import Transform
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,11 +15,9 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.federation.options import FederatedPlan
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.stages.embed import Questions
-    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import QueryTransformer
-    from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,56 +39,48 @@ class Together:
     questions: Questions | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TransformedQuery:
-    """A question as the shared transformers left it.
-
-    Attributes:
-        query: Stands alone, as far as could be told.
-        plan: What each index is asked: without what failed, so that none of them tries it again.
-        failures: Of transformers, which were done without.
-    """
-
-    query: Query
-    plan: FederatedPlan
-    failures: tuple[Failed, ...] = ()
-
-
-async def transform_query(
-    run: Run, query: Query, plan: FederatedPlan, together: Together, config: RetrievalConfig
-) -> TransformedQuery:
-    """Let the shared transformers look at a question once, for all indexes that share them.
+class TransformTogether(Stage):
+    """Lets the transformers that indexes share look at a query once, for all of them.
 
     Args:
-        run: Makes the calls.
-        query: The normalised question.
-        plan: What is asked of each index.
         together: What the indexes share.
-        config: How questions are normalised.
-
-    Raises:
-        RetrievalError: Something is set up wrongly; or, with ``strict``, a transformer failed.
+        config: How queries are normalized.
+        deadline_share: The part of the deadline that it has.
     """
-    names = plan.transforms
-    own: Plan = replace(plan, transforms=tuple(name for name in names if name in together.transformers))
-    condenser = together.condenser if plan.history else None
-    if together.names.isdisjoint(plan.names) or not (own.transforms or condenser):
-        return TransformedQuery(query, plan)
-    look = partial(transform, run, transformers=together.transformers, settings=config.query)
-    made = await look(query, replace(own, transforms=()), condenser=condenser)
-    raise_faults(made.failures, strict=config.strict)
-    failures = made.failures
-    instead: QueryOptions = {**plan.of_each}
-    if failures:  # the question is searched for as it was asked
-        own, instead["history"] = replace(own, history=()), None
-    made = await look(made.query, own, condenser=None)
-    raise_faults(made.failures, strict=config.strict)
-    if made.failures:
-        failed = {failure.of for failure in made.failures}
-        # An index may lack some of the configured ones; of those that a query names, it says so.
-        is_named = plan.of_each.get("transforms") is not None
-        known = names if is_named else {*together.transformers, *together.of_each}
-        instead["transforms"] = tuple(name for name in names if name in known and name not in failed)
-    if failures := failures + made.failures:
-        plan = replace(plan, instead=dict.fromkeys(together.names, instead))
-    return TransformedQuery(made.query, plan, failures)
+
+    name = "transform"
+
+    def __init__(self, together: Together, config: RetrievalConfig, deadline_share: float) -> None:
+        self._together = together
+        self._condense = Transform(together.condenser, {}, config, deadline_share)
+        self._transform = Transform(None, together.transformers, config, deadline_share)
+        self._strict = config.strict
+        self.deadline_share = deadline_share
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with the question, and with a plan without what failed, so that no index tries it again."""
+        plan, together = cast("FederatedPlan", state.plan), self._together
+        names = plan.transforms
+        own = replace(plan, transforms=tuple(name for name in names if name in together.transformers))
+        condenses = together.condenser is not None and bool(plan.history)
+        if together.names.isdisjoint(plan.names) or not (own.transforms or condenses):
+            return state
+        made = state.but(plan=replace(own, transforms=()))
+        if condenses:
+            made = await self._condense(run, made)
+            if self._strict and made.failures:
+                return made
+        instead: QueryOptions = {**plan.of_each}
+        if made.failures:  # the query is searched for as it was asked
+            own, instead["history"] = replace(own, history=()), None
+        condensing = made.failures
+        made = await self._transform(run, made.but(plan=own))
+        if len(made.failures) > len(condensing):
+            failed = {failure.of for failure in made.failures}
+            # An index may lack some of the configured ones; of those that a query names, it says so.
+            is_named = plan.of_each.get("transforms") is not None
+            known = names if is_named else {*together.transformers, *together.of_each}
+            instead["transforms"] = tuple(name for name in names if name in known and name not in failed)
+        if made.failures:
+            plan = replace(plan, instead=dict.fromkeys(together.names, instead))
+        return made.but(plan=plan)

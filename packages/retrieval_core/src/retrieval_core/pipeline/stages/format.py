@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.config.templates import BLANK_LINE, DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.pipeline.stages.excerpts import shown_text
+from retrieval_core.pipeline.stages.fingerprints import identify
+from retrieval_core.pipeline.stages.state import FormattedContext, Stage
 from retrieval_core.types import format_citation
 from retrieval_core.types.escapes import escape_text
 from retrieval_core.types.filters import chunk_fields, lookup
@@ -15,6 +16,10 @@ from retrieval_core.types.filters import chunk_fields, lookup
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.config.model import FormatterConfig
+    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Hit
 
     _Piece: TypeAlias = tuple[str, str | None, Callable[[Hit, int], str] | None]
@@ -25,13 +30,38 @@ TEXT_OF_REVIEWS = "review_text"
 """The specification's name for a passage's text, which is no metadata: whoever reads a record or row takes it out."""
 
 
-@dataclass(frozen=True, slots=True)
-class FormattedContext:
-    """The text, how many hits are in it, and whether the length limit cut something off."""
+class Format(Stage):
+    """Writes the hits as one text.
 
-    text: str
-    document_count: int
-    truncated: bool = False
+    Args:
+        settings: Of the pipeline.
+    """
+
+    name = "format"
+    deadline_share = 0
+
+    def __init__(self, settings: RetrievalConfig) -> None:
+        self._settings = settings.format
+        self._fingerprint = partial(identify, (settings.format,))
+
+    def fingerprint(self) -> str | None:
+        """Return a name for the settings."""
+        return self._fingerprint()
+
+    async def __call__(self, _run: Run, state: SearchState) -> SearchState:
+        """Return the state with a context."""
+        return state.but(context=context_of(state.hits, self._settings))
+
+
+def context_of(hits: Sequence[Hit], settings: FormatterConfig) -> FormattedContext:
+    """Return the hits as one text, as settings say."""
+    return format_context(
+        hits,
+        template=settings.template,
+        delimiter=settings.delimiter,
+        include_scores=settings.include_scores,
+        max_length=settings.max_context_length,
+    )
 
 
 def format_context(

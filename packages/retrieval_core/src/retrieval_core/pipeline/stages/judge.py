@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import cached_property
 from math import log, tanh
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from retrieval_core.pipeline.stages.search import candidates_problem
 from retrieval_core.pipeline.stages.sound import fetch, sound
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import FetchRequest, SearchRequest, TermCounts
 from retrieval_core.run.outcomes import Ok
 from retrieval_core.text.identifiers import absent_from, identifiers_in
@@ -33,8 +35,10 @@ from retrieval_core.types import Relevance
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.search import SearchResults
-    from retrieval_core.ports import CountsTerms, Store
+    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.ports import CountsTerms, Embedder, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Hit
@@ -129,6 +133,52 @@ BY_WORDS: Final[Mapping[tuple[Kind, bool], Curve]] = {
 """Without a calibrated cosine."""
 BY_COSINE: Final = Curve(-9.0, cosine=11.3, margin=12.6)
 """For a query of stop words only."""
+
+
+class Judge(Stage):
+    """Judges whether the hits answer the query.
+
+    Args:
+        store: Where terms and identifiers are looked up.
+        embedder: Of the index; ``None`` without one.
+        settings: Of the pipeline.
+    """
+
+    name = "judge"
+    deadline_share = 0
+
+    def __init__(self, store: Store, embedder: Embedder | None, settings: RetrievalConfig) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._settings = settings
+
+    def fingerprint(self) -> str:
+        """Return a name for the settings; the embedder is named by the search."""
+        return f"{self._settings.answer.abstain_below!r} {self._settings.analysis.model_dump_json()}"
+
+    @cached_property
+    def _analyzer(self) -> Analyzer:
+        from retrieval_core.text.analysis import Analyzer  # noqa: PLC0415 - brings an extension module
+
+        analysis = self._settings.analysis
+        return Analyzer(analysis.language, stop_words=analysis.stop_words)
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with the judgement."""
+        if state.found is None:
+            return state
+        relevance = await judge(
+            run,
+            self._store,
+            state.found,
+            state.hits,
+            embedder_id=None if self._embedder is None else self._embedder.id,
+            analyzer=self._analyzer,
+            condition=state.plan.condition,
+            abstain_below=self._settings.answer.abstain_below,
+            has_words=state.plan.has_words,
+        )
+        return state.but(relevance=relevance)
 
 
 async def judge(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The settings of one query.
+    """The settings of one query. All of them are in the cache key but those that change no result (``compare=False``).
 
     Attributes:
         mode: Which sides are searched.
@@ -54,8 +54,8 @@ class Plan:
     transforms: tuple[str, ...] = ()
     variants: tuple[Variant, ...] = ()
     history: tuple[Message, ...] = ()
-    session_id: str | None = None
-    use_cache: bool = True
+    session_id: str | None = field(default=None, compare=False)
+    use_cache: bool = field(default=True, compare=False)
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
 
     @property

@@ -8,15 +8,19 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
+from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.sound import sound
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Kept
-from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement
 from retrieval_core.text.sentences import sentences_of
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Pruner
     from retrieval_core.run.outcomes import Ok
     from retrieval_core.run.runner import Run
@@ -54,6 +58,41 @@ class _Divided:
 
 CONCURRENCY = 4
 """Calls at a time, as of rerankers."""
+
+
+class Prune(Stage):
+    """Shows only those sentences of each hit that bear on the question.
+
+    Args:
+        pruner: Judges each sentence.
+        settings: Of the pipeline.
+    """
+
+    name = "prune"
+    deadline_share = 0
+
+    def __init__(self, pruner: Pruner, settings: RetrievalConfig) -> None:
+        self._pruner = pruner
+        self._fingerprint = partial(identify, (settings.pruner,), pruner)
+
+    def fingerprint(self) -> str | None:
+        """Return a name for the settings and the pruner."""
+        return self._fingerprint()
+
+    def plugins(self) -> Iterable[object]:
+        """Return the pruner."""
+        return (self._pruner,)
+
+    def is_fault(self, error: Exception, _state: SearchState) -> bool:
+        """Return whether to raise an error: a pruner that is not installed is done without."""
+        return is_fault_of_an_improvement(error)
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with excerpts of its hits."""
+        if not state.hits:
+            return state
+        pruned = await prune(run, self._pruner, state.question.text, state.hits)
+        return state.failing(*pruned.failures).but(hits=pruned.hits)
 
 
 async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit]) -> Pruned:

@@ -3,60 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse
 from retrieval_core.pipeline.stages.search import candidates_problem, search
 from retrieval_core.pipeline.stages.sound import fetch, sound
+from retrieval_core.pipeline.stages.state import Expansion
 from retrieval_core.ports import FetchRequest
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import Origin, Query, Scores
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from retrieval_core.pipeline.stages.fuse import FusionMethod
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.search import Sources
-    from retrieval_core.pipeline.stages.transform import SearchedQuestion
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Candidate, Linked, Retriever, Store, Variant
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Chunk, SearchMode
-
-
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """What one variant, retriever or link found, as one list.
-
-    Attributes:
-        ranked: Best first.
-        chunks: Those that came along, by id.
-        is_search: Whether it is a search of the same index, whose scores are of the same kind as the question's.
-    """
-
-    origin: Origin
-    weight: float
-    ranked: tuple[Ranked, ...]
-    chunks: Mapping[str, Chunk]
-    is_search: bool = True
+    from retrieval_core.types import SearchMode
 
 
 async def search_expansions(
-    run: Run, sources: Sources, question: SearchedQuestion, plan: Plan
+    run: Run, sources: Sources, state: SearchState
 ) -> tuple[tuple[Expansion, ...], tuple[Failed, ...]]:
     """Search for each variant, and ask each further retriever, all at once.
 
     Returns:
         What each of them found, and what failed on the way; a variant whose search failed in part has the rest.
     """
-    searches = [_search_variant(run, sources, question.query, variant, plan) for variant in question.variants]
-    asking = [
-        _ask_retriever(run, name, retriever, question.query, plan) for name, retriever in sources.retrievers.items()
-    ]
-    reading = [_read_linked(run, sources.store, link, plan) for link in question.linked]
+    query, plan = state.query, state.plan
+    searches = [_search_variant(run, sources, query, variant, plan) for variant in state.variants]
+    asking = [_ask_retriever(run, name, retriever, query, plan) for name, retriever in sources.retrievers.items()]
+    reading = [_read_linked(run, sources.store, link, plan) for link in state.linked]
     outcomes = await asyncio.gather(*searches, *asking, *reading)
     lists = [found for found, _ in outcomes if found is not None]
     failures = [failure for _, failed in outcomes for failure in failed]

@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.sound import are, sound
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Judgements
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.text.prompting import shorten
 from retrieval_core.types import DroppedPassage, Judgement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import RelevanceFilter
     from retrieval_core.run.outcomes import Ok
     from retrieval_core.run.runner import Run
@@ -43,6 +47,38 @@ class RelevanceResult:
 
 CONCURRENCY = 8
 """Calls at a time: the 10 hits of a query are judged one a request by default, in two rounds."""
+
+
+class DropIrrelevant(Stage):
+    """Drops hits that don't bear on the question; none takes their place.
+
+    Args:
+        relevance_filter: Judges each hit.
+        settings: Of the pipeline.
+        deadline_share: The part of the deadline that it has.
+    """
+
+    name = "relevance"
+
+    def __init__(self, relevance_filter: RelevanceFilter, settings: RetrievalConfig, deadline_share: float) -> None:
+        self._filter = relevance_filter
+        self._fingerprint = partial(identify, (settings.relevance_filter,), relevance_filter)
+        self.deadline_share = deadline_share
+
+    def fingerprint(self) -> str | None:
+        """Return a name for the settings and the filter."""
+        return self._fingerprint()
+
+    def plugins(self) -> Iterable[object]:
+        """Return the filter."""
+        return (self._filter,)
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state without irrelevant hits."""
+        if not state.hits:
+            return state
+        kept = await keep_relevant(run, self._filter, state.question.text, state.hits)
+        return state.failing(*kept.failures).but(hits=kept.hits, relevance_scores=kept.relevance_scores)
 
 
 async def keep_relevant(
@@ -108,17 +144,3 @@ def _problem(expected: int, answer: Judgements) -> str | None:
 def _is_judgement(item: object) -> bool:
     score: object = item.score if isinstance(item, Judgement) else None
     return isinstance(score, (int, float))
-
-
-def relevance_of(hits: Sequence[Hit], filtered: RelevanceResult | None) -> float | None:
-    """Return how well a search did, in [0, 1]; ``None`` where there is nothing to tell it by.
-
-    The highest score that the relevance filter gave; without one, or where it failed, the best dense cosine; 0 for an
-    empty result.
-    """
-    kept = hits if filtered is None else filtered.hits
-    if not kept:
-        return 0.0
-    if filtered is not None and filtered.relevance_scores:
-        return max(filtered.relevance_scores)
-    return max([hit.scores.dense for hit in kept if hit.scores.dense is not None], default=None)

@@ -10,16 +10,20 @@ from math import fsum, sqrt
 from numbers import Real
 from typing import TYPE_CHECKING, cast
 
+from retrieval_core.pipeline.stages.fingerprints import identify
+from retrieval_core.pipeline.stages.merge import weighted
 from retrieval_core.pipeline.stages.sound import are, sound
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Repairing, RerankScores
 from retrieval_core.run.lru import LruCache
-from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement
 from retrieval_core.types import Degradation, Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from retrieval_core.config import RerankerConfig
+    from retrieval_core.config import RerankerConfig, RetrievalConfig
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Reranker
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Chunk, Hit
@@ -44,6 +48,67 @@ class Reranked:
     hits: tuple[Hit, ...]
     failures: tuple[Failed, ...] = ()
     degraded: tuple[Degradation, ...] = ()
+
+
+class Rerank(Stage):
+    """Puts the best hits into a better order, by the first reranker of a chain that can.
+
+    Args:
+        chain: Asked in this order until one succeeds.
+        settings: Of the pipeline.
+        cache: Where scores are kept for the next time.
+        deadline_share: The part of the deadline that it has.
+    """
+
+    name = "rerank"
+
+    def __init__(
+        self, chain: Sequence[Reranker], settings: RetrievalConfig, cache: RerankCache | None, deadline_share: float
+    ) -> None:
+        self.chain = chain
+        self._settings = settings.reranker
+        self._cache = cache
+        self._fingerprint = partial(identify, (settings.reranker,), *chain)
+        self.deadline_share = deadline_share
+
+    def fingerprint(self) -> str | None:
+        """Return a name for the settings and the rerankers."""
+        return self._fingerprint()
+
+    def plugins(self) -> Iterable[object]:
+        """Return the rerankers."""
+        return self.chain
+
+    def is_fault(self, error: Exception, _state: SearchState) -> bool:
+        """Return whether to raise an error: a reranker that is not installed is done without."""
+        return is_fault_of_an_improvement(error)
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with its hits in another order."""
+        if not state.hits:
+            return state
+        text = state.question.text
+        reranked = await rerank(run, self.chain, text, state.hits, self._settings, cache=self._cache)
+        return state.failing(*reranked.failures).but(
+            hits=weighted(reranked.hits, state.weights) if state.weights else reranked.hits,
+            degraded=state.degraded + reranked.degraded,
+        )
+
+
+class TopK(Stage):
+    """Keeps the best hits, as many as are wanted."""
+
+    name = "top_k"
+    deadline_share = 0
+
+    def fingerprint(self) -> str:
+        """Return nothing: how many are wanted is in the plan."""
+        return ""
+
+    async def __call__(self, _run: Run, state: SearchState) -> SearchState:
+        """Return the state with the best hits."""
+        hits = state.hits[: state.plan.top_k]
+        return state.but(hits=hits, selected=hits)
 
 
 async def rerank(

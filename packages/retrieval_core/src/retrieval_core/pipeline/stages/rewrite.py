@@ -1,121 +1,98 @@
-"""Query rewriting: the question is put into other words as long as too little was found."""
+"""Query rewriting: the query is put into other words as long as too little was found."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from retrieval_core.pipeline.stages.fingerprints import identify
+from retrieval_core.pipeline.stages.format import context_of
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.sound import sound
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Rewritten
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import RewriteResult
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Iterable
 
-    from retrieval_core.config import QueryConfig
-    from retrieval_core.pipeline.stages.search import Searched
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Rewriter
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Degradation, Hit, Query
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One search with the stages that follow it.
+class Rewrite(Stage):
+    """Says what to search for next, if a search did badly: the question in other words.
 
-    Attributes:
-        selected: The best hits, before any was left out.
-        hits: Those that are left.
-        failures: Of all calls.
-        degraded: What else was done without.
-        relevance: In [0, 1]; ``None`` where there is nothing to tell it by, or nothing could be searched.
+    The rewriter always gets the question as it was first asked, with the chunks of the best search so far.
+
+    Args:
+        rewriter: Rewrites.
+        settings: Of the pipeline.
     """
 
-    searched: Searched
-    selected: tuple[Hit, ...]
-    hits: tuple[Hit, ...]
-    failures: tuple[Failed, ...]
-    degraded: tuple[Degradation, ...]
-    relevance: float | None
+    name = "rewrite"
+    deadline_share = 0
 
-    @property
-    def query(self) -> Query:
-        """What was searched for."""
-        return self.searched.query
+    def __init__(self, rewriter: Rewriter, settings: RetrievalConfig) -> None:
+        self._rewriter = rewriter
+        self._settings = settings
+        self._fingerprint = partial(identify, (settings.rewriter,), rewriter)
+
+    def fingerprint(self) -> str | None:
+        """Return a name for the settings and the rewriter."""
+        return self._fingerprint()
+
+    def plugins(self) -> Iterable[object]:
+        """Return the rewriter."""
+        return (self._rewriter,)
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with another query in ``again``; with ``None`` if none is needed, or none is new."""
+        state, wanted = state.but(again=None), self._settings.rewriter
+        if state.attempts >= wanted.max_attempts or not should_rewrite(state.quality, wanted.relevance_threshold):
+            return state
+        if run.is_over or (state.rewrites and state.rewrites[-1].relevance is None):
+            return state
+        state = state.but(attempts=state.attempts + 1)
+        question = state.question
+        context = context_of(state.hits, self._settings.format).text
+        outcome = await run.call("rewrite", self._rewriter.rewrite, question.text, context)
+        outcome = sound(outcome, "rewrite", "the rewriter", Rewritten, _problem)
+        if isinstance(outcome, Failed):
+            return state.failing(outcome)
+        rewritten = outcome.value
+        query = replace(normalize(rewritten.query, self._settings.query), original=question.original)
+        tried = {question.text.casefold(), *(each.rewritten_query.casefold() for each in state.rewrites)}
+        if query.text.casefold() in tried:
+            run.note("rewrite", run.elapsed_ms, None, None, f"{query.text!r:.200} was searched for already")
+            return state
+        # Not as it was typed: a query that differs in white space only may get this result from the cache.
+        rewrite = RewriteResult(question.text, query.text, state.attempts, rewritten.reason, None)
+        return state.but(again=query, rewrites=(*state.rewrites, rewrite))
 
 
-@dataclass(frozen=True, slots=True)
-class Rewriting:
-    """The best of all rounds, and how it came about.
+def searching_again(first: SearchState, best: SearchState) -> SearchState:
+    """Return the state before a search for another query, which needs no transformers."""
+    assert best.again is not None  # noqa: S101 - of the stage above
+    return first.but(query=best.again, variants=(), linked=(), attempts=best.attempts)
 
-    Attributes:
-        attempts: How often the rewriter was original.
-        rewrites: One for each search that followed.
-    """
 
-    best: Round
-    attempts: int = 0
-    rewrites: tuple[RewriteResult, ...] = ()
-    failures: tuple[Failed, ...] = ()
+def better_of(best: SearchState, tried: SearchState) -> SearchState:
+    """Return the better one of the best search so far and the next one, with what became of both."""
+    rewrites = (*best.rewrites[:-1], replace(best.rewrites[-1], relevance=tried.quality))
+    is_better = tried.quality is not None and (best.quality is None or tried.quality > best.quality)
+    return (tried if is_better else best).but(
+        rewrites=rewrites, attempts=best.attempts, later_failures=best.later_failures + tried.failures
+    )
 
 
 def should_rewrite(relevance: float | None, threshold: float) -> bool:
-    """Whether a search did badly enough to ask in other words: if and only if its relevance is below the threshold."""
+    """Return whether a search did badly enough to rewrite the query: its relevance is below the threshold."""
     return relevance is not None and relevance < threshold
-
-
-async def rewrite_while_poor(
-    run: Run,
-    rewriter: Rewriter,
-    first: Round,
-    *,
-    search_again: Callable[[Query], Awaitable[Round]],
-    context_of: Callable[[Round], str],
-    threshold: float,
-    max_attempts: int,
-    settings: QueryConfig,
-) -> Rewriting:
-    """Rewrite and search again until it is good enough, nothing new comes, or the attempts are used up.
-
-    Args:
-        run: Makes the rewriter's calls.
-        rewriter: Always gets the question as it was asked first, with the passages of the best search so far.
-        first: The search for that question.
-        search_again: Searches for a rewritten one.
-        context_of: The passages of a search, as one text.
-        threshold: In [0, 1]; what reaches it is good enough.
-        max_attempts: The most calls of the rewriter, at least 0.
-        settings: How a question is normalised.
-    """
-    best, original = first, first.query
-    tried = {original.text.casefold()}
-    rewrites: list[RewriteResult] = []
-    failures: list[Failed] = []
-    attempt = 0
-    while attempt < max_attempts and should_rewrite(best.relevance, threshold) and not run.is_over:
-        attempt += 1
-        outcome = await run.call("rewrite", rewriter.rewrite, original.text, context_of(best))
-        outcome = sound(outcome, "rewrite", "the rewriter", Rewritten, _problem)
-        if isinstance(outcome, Failed):
-            failures.append(outcome)
-            break
-        rewritten = outcome.value
-        query = replace(normalize(rewritten.query, settings), original=original.original)
-        if query.text.casefold() in tried:
-            run.note("rewrite", run.elapsed_ms, None, None, f"{query.text!r:.200} was searched for already")
-            break
-        tried.add(query.text.casefold())
-        result = await search_again(query)
-        # Not as it was typed: whoever asks the same in other white space may get this result from the cache.
-        rewrites.append(RewriteResult(original.text, query.text, attempt, rewritten.reason, result.relevance))
-        failures += result.failures  # also of searches that are not kept
-        if result.relevance is None:
-            break
-        if best.relevance is None or result.relevance > best.relevance:
-            best = result
-    return Rewriting(best, attempt, tuple(rewrites), tuple(failures))
 
 
 def _problem(rewritten: Rewritten) -> str | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import Retriever, SearchesBoth, Store
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Degradation, Hit, Query, Relevance, Vector
+    from retrieval_core.types import Query, Vector
 
 Candidates: TypeAlias = "tuple[Candidate, ...]"
 
@@ -69,37 +69,6 @@ class Sources:
     store: Store
     questions: Questions | None = None
     retrievers: Mapping[str, Retriever] = field(default_factory=dict[str, "Retriever"])
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What one search found, before it is reranked.
-
-    Attributes:
-        query: What was searched for.
-        hits: Best first, more than are wanted where they are reranked.
-        failures: Of its calls.
-        degraded: What else was done without.
-        error: Why nothing could be searched or read.
-        metadata: What a result tells of it.
-        found: What the sides of the index found, where one was searched.
-        note: Why nothing was found, where that is known.
-        indexes: What the result tells of each of several indexes that answered, by name.
-        weights: Of several indexes: what the scores of a reranker are weighted with.
-        relevance: Of several indexes: whether the hits of one of them answer the query.
-    """
-
-    query: Query
-    hits: tuple[Hit, ...] = ()
-    failures: tuple[Failed, ...] = ()
-    degraded: tuple[Degradation, ...] = ()
-    error: str | None = None
-    metadata: Mapping[str, JSON] = field(default_factory=dict[str, "JSON"])
-    found: SearchResults | None = None
-    note: str | None = None
-    indexes: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict[str, "Mapping[str, JSON]"])
-    weights: Mapping[str, float] = field(default_factory=dict[str, float])
-    relevance: Relevance | None = None
 
 
 async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> SearchResults:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import DimensionMismatchError
@@ -10,6 +10,7 @@ from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked, cosine_to_score
 from retrieval_core.pipeline.stages.query_expansion import origins_of
 from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.outcomes import Failed, is_damage
 from retrieval_core.types import Degradation, Hit
@@ -18,55 +19,65 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.query_expansion import Expansion
     from retrieval_core.pipeline.stages.search import SearchResults
+    from retrieval_core.pipeline.stages.state import Expansion, SearchState
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Chunk, Vector
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """The hits, and what could not be done for them."""
+class Select(Stage):
+    """Reads the chunks of the best candidates, in one request, and chooses among them.
 
-    hits: tuple[Hit, ...] = ()
-    degraded: tuple[Degradation, ...] = ()
-    failure: Failed | None = None
+    Chunks that vector search did not find get their cosine here, from their vectors. If reading fails, what the search
+    brought along has to do.
 
-
-async def select(
-    run: Run,
-    store: Store,
-    found: SearchResults,
-    ranked: Sequence[Ranked],
-    plan: Plan,
-    *,
-    expansions: Sequence[Expansion] = (),
-) -> Selected:
-    """Read the chunks of the best candidates, in one request, and choose among them.
-
-    Chunks that the dense side did not find get their dense score here, from their vectors. Where reading fails, what
-    the search brought along has to do.
+    Args:
+        store: Where chunks are read.
+        deadline_share: The part of the deadline that it has.
     """
-    pool = tuple(ranked[: depth_of(plan)])
-    fetched, failure, degraded = await _fetch(run, store, found, pool, plan, expansions=expansions)
-    pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
-    pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
-    if plan.score_threshold is not None:
-        started, before = run.elapsed_ms, len(pool)
-        pool, unscored = _above_threshold(pool, plan.score_threshold, plan)
-        degraded += unscored
-        run.note("threshold", started, before, len(pool))
-    if plan.fetch_k is not None:
-        started, before = run.elapsed_ms, len(pool)
-        pool, not_compared = _diverse(pool[: plan.fetch_k], fetched.vectors, plan)
-        degraded += not_compared
-        run.note("diversify", started, before, len(pool))
-    hits = tuple([Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.shortlist]])
-    if expansions:
-        origins = origins_of(expansions, plan.shortlist)
-        hits = tuple([replace(hit, found_by=origins.get(hit.id, ())) for hit in hits])
-    return Selected(hits, degraded, failure)
+
+    name = "select"
+
+    def __init__(self, store: Store, deadline_share: float = 0) -> None:
+        self._store = store
+        self.deadline_share = deadline_share
+
+    def fingerprint(self) -> str:
+        """Return nothing: how to select is in the plan."""
+        return ""
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with hits."""
+        if state.error is not None:
+            return state
+        plan, found = state.plan, state.found
+        assert found is not None  # noqa: S101 - the search is a stage before
+        pool = state.ranked[: depth_of(plan)]
+        fetched, failure, degraded = await _fetch(run, self._store, found, pool, plan, expansions=state.expansions)
+        pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
+        pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
+        if plan.score_threshold is not None:
+            started, before = run.elapsed_ms, len(pool)
+            pool, unscored = _above_threshold(pool, plan.score_threshold, plan)
+            degraded += unscored
+            run.note("threshold", started, before, len(pool))
+        if plan.fetch_k is not None:
+            started, before = run.elapsed_ms, len(pool)
+            pool, not_compared = _diverse(pool[: plan.fetch_k], fetched.vectors, plan)
+            degraded += not_compared
+            run.note("diversify", started, before, len(pool))
+        hits = tuple([Hit(fetched.chunks[item.chunk_id], item.score, item.scores) for item in pool[: plan.shortlist]])
+        if state.expansions:
+            origins = origins_of(state.expansions, plan.shortlist)
+            hits = tuple([replace(hit, found_by=origins.get(hit.id, ())) for hit in hits])
+        return state.but(
+            pool=hits,
+            hits=hits,
+            degraded=state.degraded + degraded,
+            failures=state.failures if failure is None else (*state.failures, failure),
+            error=None if failure is None else f"{failure.stage}: {failure.reason}",
+        )
 
 
 def depth_of(plan: Plan) -> int | None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.search import are_candidates, is_finite
 from retrieval_core.pipeline.stages.sound import sound
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import BOTH_SIDES, Linked, QueryContext, Transformed, Variant
 from retrieval_core.run.outcomes import Failed, Ok
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from retrieval_core.config import QueryConfig
+    from retrieval_core.config import QueryConfig, RetrievalConfig
     from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import QueryTransformer
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query
@@ -27,80 +31,88 @@ HEAVIEST = 1000.0
 """The most that a weight may be: far beyond it, sums of scores would not be numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchedQuestion:
-    """A question as it is searched for.
-
-    Attributes:
-        query: Stands alone, whatever was said before it.
-        variants: Searched for too.
-        linked: Candidates that need no search.
-        failures: Of transformers, which were done without.
-    """
-
-    query: Query
-    variants: tuple[Variant, ...] = ()
-    linked: tuple[Linked, ...] = ()
-    failures: tuple[Failed, ...] = ()
-
-
-async def transform(
-    run: Run,
-    query: Query,
-    plan: Plan,
-    *,
-    condenser: QueryTransformer | None,
-    transformers: Mapping[str, QueryTransformer],
-    settings: QueryConfig,
-) -> SearchedQuestion:
-    """Make a question stand alone, then ask all transformers about it at once.
+class Transform(Stage):
+    """Makes a follow-up question complete, then asks all transformers of the query about it at once.
 
     Of several that replace the question, the first does, in the order of the plan; what the others put in its place
     becomes a variant.
 
     Args:
-        run: Makes the calls.
-        query: The normalised question.
-        plan: Names the transformers, and has the conversation.
         condenser: Puts what a question takes from the conversation into it; ``None`` leaves it as it is.
         transformers: By name.
-        settings: How questions are normalised.
+        settings: How questions are normalized.
+        deadline_share: The part of the deadline that it has.
     """
-    context = QueryContext(plan.history)
-    failures: list[Failed] = []
-    variants = list(plan.variants)
-    linked: list[Linked] = []
-    current = query
-    if plan.history and condenser is not None:
-        condensing = run.for_part_of_the_rest(0.5) if plan.transforms else run
-        asking = condensing.on("condense").call("condense", condenser.transform, query.text, context)
-        outcome = _sound("condense", "the condenser", await asking)
-        if isinstance(outcome, Failed):
-            failures.append(outcome)
-        else:
-            current = _replaced(current, outcome.value, settings)
-            variants += outcome.value.variants
-            run.note("condense", run.elapsed_ms, None, None, outcome.value.reason or f"searched for: {current.text}")
-    question = current.text
-    answers = await asyncio.gather(
-        *(_ask(run, name, transformers[name], question, context) for name in plan.transforms)
-    )
-    for name, outcome in zip(plan.transforms, answers, strict=True):
-        if isinstance(outcome, Failed):
-            failures.append(replace(outcome, of=name))
-            continue
-        made = outcome.value
-        if made.query is not None and current.text == question:
-            current = _replaced(current, made, settings)
-        elif made.query is not None:
-            variants.append(Variant(name, made.query))
-        variants += made.variants
-        linked += made.linked
-        count = len(made.variants) + len(made.linked)
-        run.note(f"transform: {name}", run.elapsed_ms, None, count, made.reason or None)
-    return SearchedQuestion(
-        current, _distinct(current, variants, plan, settings), tuple(linked[:MOST_VARIANTS]), tuple(failures)
-    )
+
+    name = "transform"
+
+    def __init__(
+        self,
+        condenser: QueryTransformer | None,
+        transformers: Mapping[str, QueryTransformer],
+        settings: RetrievalConfig,
+        deadline_share: float,
+    ) -> None:
+        self.condenser = condenser
+        self.transformers = transformers
+        self._settings = settings.query
+        self._fingerprint = partial(identify, (settings.query, settings.transform), condenser)
+        self.deadline_share = deadline_share
+
+    def fingerprint(self) -> str | None:
+        """Return a name for the settings and the condenser; the transformers of a query are in ``knowledge``."""
+        return self._fingerprint()
+
+    def plugins(self) -> Iterable[object]:
+        """Return the condenser and all transformers."""
+        return (*self.transformers.values(), self.condenser)
+
+    def knowledge(self, plan: Plan) -> Mapping[str, object]:
+        """Return the transformers of a query."""
+        return {f"transform {name}": self.transformers[name] for name in plan.transforms}
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with the question to search for, and its variants."""
+        plan = state.plan
+        if not (plan.transforms or plan.history or plan.variants):
+            return state
+        context = QueryContext(plan.history)
+        failures: list[Failed] = []
+        variants = list(plan.variants)
+        linked: list[Linked] = []
+        current = state.question
+        if plan.history and self.condenser is not None:
+            condensing = run.for_part_of_the_rest(0.5) if plan.transforms else run
+            asking = condensing.on("condense").call("condense", self.condenser.transform, current.text, context)
+            outcome = _sound("condense", "the condenser", await asking)
+            if isinstance(outcome, Failed):
+                failures.append(outcome)
+            else:
+                current = _replaced(current, outcome.value, self._settings)
+                variants += outcome.value.variants
+                reason = outcome.value.reason or f"searched for: {current.text}"
+                run.note("condense", run.elapsed_ms, None, None, reason)
+        question = current.text
+        asking_all = [_ask(run, name, self.transformers[name], question, context) for name in plan.transforms]
+        for name, outcome in zip(plan.transforms, await asyncio.gather(*asking_all), strict=True):
+            if isinstance(outcome, Failed):
+                failures.append(replace(outcome, of=name))
+                continue
+            made = outcome.value
+            if made.query is not None and current.text == question:
+                current = _replaced(current, made, self._settings)
+            elif made.query is not None:
+                variants.append(Variant(name, made.query))
+            variants += made.variants
+            linked += made.linked
+            count = len(made.variants) + len(made.linked)
+            run.note(f"transform: {name}", run.elapsed_ms, None, count, made.reason or None)
+        return state.failing(*failures).but(
+            question=current,
+            query=current,
+            variants=_distinct(current, variants, plan, self._settings),
+            linked=tuple(linked[:MOST_VARIANTS]),
+        )
 
 
 async def _ask(

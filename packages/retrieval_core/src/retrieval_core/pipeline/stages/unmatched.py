@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
+from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import FieldCatalogue, SamplesFields
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import Chunk
@@ -14,6 +15,7 @@ from retrieval_core.types.filters import chunk_fields, lookup, paths_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON
@@ -27,6 +29,33 @@ MOST_NAMED = 3
 """Unknown fields that a message names."""
 LONGEST_NAME = 60
 """Code points of a name that are shown."""
+
+
+class CheckFilter(Stage):
+    """Reports fields of the filter that no chunk has.
+
+    Args:
+        store: Whose chunks have fields.
+    """
+
+    name = "filter"
+    deadline_share = 0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def fingerprint(self) -> str:
+        """Return nothing: the filter is in the plan."""
+        return ""
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with a note on unknown fields."""
+        condition = state.plan.condition
+        if state.found is None or condition is None:
+            return state
+        seen = (chunk_fields(hit.chunk) for hit in state.pool)
+        unknown = await find_unknown_fields(run, self._store, condition, seen)
+        return state if unknown is None else state.but(unknown_fields=unknown)
 
 
 async def find_unknown_fields(

@@ -1,0 +1,171 @@
+"""Cached results: their keys, looking them up, and keeping them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING
+
+from retrieval_core.pipeline.cache.lookup import ask_cache, keep
+from retrieval_core.pipeline.cache.similar import SimilarQuestions
+from retrieval_core.pipeline.stages.fingerprints import digest
+from retrieval_core.ports import Versioned
+from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.types import freeze
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.pipeline.stages.embed import Questions
+    from retrieval_core.pipeline.stages.state import SearchState, Stage
+    from retrieval_core.ports import ResultCache, Store
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import JSON, Query, RetrievalResult
+
+VERSION_SHARE = 0.2
+"""The part of the deadline by which the store, transformers and retrievers must name their versions for a result to be
+kept: what hangs then leaves time to answer without the cache."""
+_FORMAT = "retrieval-core result 4"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """The name of a result.
+
+    Attributes:
+        key: A digest of the plan, the fingerprints of the stages and the version of the store.
+        is_lasting: Whether the store has a version. Without one, nothing shows whether it changed after a result was
+            made, so the result is only shared by queries at the same time.
+        partition: The same without the query; ``None`` if the query is not compared with others.
+    """
+
+    key: str
+    is_lasting: bool
+    partition: str | None = None
+
+    def flight(self, run: Run) -> str:
+        """Return the name of the search that all callers share who ask for this result at the same time.
+
+        A caller that joins began later with the same time budget, so the search ends before its own time is over.
+        """
+        seconds = "" if run.seconds is None else f" {ceil(run.seconds)}"
+        return f"{self.key} {self.partition or ''}{seconds}"
+
+
+class KeptResults:
+    """Finds the results of queries in a cache.
+
+    Args:
+        cache: Keeps results, if the store has a version; ``None`` to keep none.
+        store: The store that is searched.
+        stages: All stages of a query.
+        questions: Embeds queries.
+        config: The settings of every query.
+        now: Tells the time in seconds; it never goes back.
+    """
+
+    def __init__(
+        self,
+        cache: ResultCache | None,
+        store: Store,
+        stages: Sequence[Stage],
+        *,
+        questions: Questions | None,
+        config: RetrievalConfig,
+        now: Callable[[], float],
+    ) -> None:
+        self.cache = cache
+        self._store = store
+        self._versioned = store if isinstance(store, Versioned) else None
+        self._stages = stages
+        self._epoch = 0
+        self._similar: SimilarQuestions | None = None
+        if cache is not None and questions is not None and config.cache.is_on and config.cache.semantic.enabled:
+            self._similar = SimilarQuestions(cache, questions, config.cache, now)
+
+    async def forget(self) -> None:
+        """Forget every result that was kept.
+
+        Raises:
+            ServiceError: A shared cache cannot be reached; this process does not use its results any more.
+        """
+        self._epoch += 1
+        if self._similar is not None:
+            self._similar.known.clear()
+        if self.cache is not None:
+            await self.cache.clear()
+
+    async def key(self, run: Run, state: SearchState) -> CacheKey | None:
+        """Return the name of a query's result; ``None`` if two results can't be known to be the same."""
+        plan, query = state.plan, state.asked
+        if not plan.use_cache or self._fingerprint is None:
+            return None
+        version: str | None = None
+        if self._versioned is not None:
+            naming = run.until(VERSION_SHARE).without_retries().on("store")
+            outcome = await naming.call("version", self._versioned.version)
+            if isinstance(outcome, Failed):  # the search will report what is wrong
+                return None
+            version = outcome.value
+        known = {name: plugin for stage in self._stages for name, plugin in stage.knowledge(plan).items()}
+        identities = await _identities(run, known) if known else ()
+        if identities is None:
+            return None
+        facts = (plan, query.truncated, self._fingerprint, version, identities, self._epoch)
+        key = digest(_FORMAT, query.text, *facts)
+        if self._similar is None or version is None or not self._similar.is_for(plan):
+            return CacheKey(key, version is not None)
+        return CacheKey(key, True, digest(_FORMAT, self._similar.session_of(plan), *facts))
+
+    async def find(self, run: Run, key: CacheKey) -> RetrievalResult | Failed | None:
+        """Return the result of the same query; ``None`` if there is none."""
+        return await ask_cache(run, self.cache, key.key) if self.cache is not None and key.is_lasting else None
+
+    async def find_similar(
+        self, run: Run, key: CacheKey, query: Query
+    ) -> tuple[Query, RetrievalResult | Failed | None]:
+        """Return the query with its vector, and the result of one with the same meaning; ``None`` if there is none."""
+        if self._similar is None or key.partition is None:
+            return query, None
+        query = await self._similar.embed(run, query)
+        if query.embedding is None:
+            return query, None
+        return query, await self._similar.ask(run, query, query.embedding, key.partition)
+
+    async def keep(self, run: Run, key: CacheKey, query: Query, result: RetrievalResult) -> Failed | None:
+        """Keep a result, unless something was done without."""
+        if self.cache is None or not key.is_lasting or any(each.stage != "filter" for each in result.degraded):
+            return None
+        kept = await keep(run, self.cache, key.key, result)
+        if isinstance(kept, Ok):
+            if self._similar is not None and key.partition is not None and query.embedding is not None:
+                self._similar.known.add(key.partition, query.text, query.embedding, key.key)
+            return None
+        return kept
+
+    @cached_property
+    def _fingerprint(self) -> str | None:
+        # A versioned store names itself in each of its versions.
+        prints = ["" if self._versioned is not None else getattr(self._store, "id", None)]
+        prints += [stage.fingerprint() for stage in self._stages]
+        names = [stage.name for stage in self._stages]
+        return None if None in prints else digest(names, prints)
+
+
+async def _identities(run: Run, known: Mapping[str, object]) -> tuple[JSON, ...] | None:
+    """Return the id and version of each plug-in as it is now; ``None`` if one of them has none."""
+    identities: list[JSON] = []
+    for name, plugin in known.items():
+        version: str | None = None
+        if isinstance(plugin, Versioned):  # what it knows may change, as a graph's file does
+            outcome = await run.until(VERSION_SHARE).without_retries().on(name).call("version", plugin.version)
+            if isinstance(outcome, Failed) or outcome.value is None:
+                return None
+            version = outcome.value
+        identity = getattr(plugin, "id", "")
+        if not identity:
+            return None
+        identities.append((name, identity, version))
+    return freeze(identities)

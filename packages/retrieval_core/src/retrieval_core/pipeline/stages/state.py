@@ -1,0 +1,191 @@
+"""The stages of a query, and the state that they work on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from retrieval_core.run.outcomes import is_callers_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Self
+
+    from retrieval_core.pipeline.stages.fuse import Ranked
+    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.search import SearchResults
+    from retrieval_core.ports import Linked, Variant
+    from retrieval_core.run.outcomes import Failed
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import (
+        JSON,
+        Chunk,
+        Degradation,
+        EvaluationScores,
+        Hit,
+        Origin,
+        Query,
+        Relevance,
+        RetrievalResult,
+        RewriteResult,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What one variant, retriever or link found, as one list.
+
+    Attributes:
+        ranked: Best first.
+        chunks: Those that came along, by id.
+        is_search: Whether it is a search of the same index, whose scores are of the same kind as the question's.
+    """
+
+    origin: Origin
+    weight: float
+    ranked: tuple[Ranked, ...]
+    chunks: Mapping[str, Chunk]
+    is_search: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedContext:
+    """The text, how many hits are in it, and whether the length limit cut something off."""
+
+    text: str
+    document_count: int
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchState:
+    """All that is known of one query; each stage returns a new one.
+
+    Attributes:
+        asked: The query as the user asked it, normalized.
+        question: The same as the transformers left it. Rerankers, filters and pruners compare chunks with it.
+        query: The query of this search: the question, or the one that a rewriter put in its place.
+        plan: The settings of this query.
+        variants: Further texts to search for.
+        linked: Chunks that transformers found without a search.
+        found: The candidates of keyword and vector search.
+        expansions: The candidates of variants, linked chunks and further retrievers.
+        ranked: All candidates, ranked, before their chunks are read.
+        pool: The hits whose chunks were read, best first.
+        selected: The best hits, before any was filtered out.
+        hits: The hits of the result.
+        relevance_scores: The scores that the relevance filter gave, in [0, 1].
+        failures: Calls that failed.
+        degraded: Other fallbacks.
+        answers: The results of several indexes, by name.
+        error: Why nothing could be searched or read.
+        note: Why nothing was found, if that is known.
+        unknown_fields: Which fields of the filter no chunk has.
+        metadata: Facts about the search for the metadata of the result.
+        indexes: The same of each of several indexes, by name.
+        weights: The weights of several indexes, by name.
+        attempts: How many times the query was rewritten.
+        again: The query to search for next; ``None`` if the search is good enough.
+        rewrites: The queries that were searched for instead.
+        later_failures: Calls of searches for these that failed.
+        relevance: Whether the hits answer the query.
+        context: The hits as one text.
+        evaluation: The scores of an evaluator.
+    """
+
+    asked: Query
+    question: Query
+    query: Query
+    plan: Plan
+    variants: tuple[Variant, ...] = ()
+    linked: tuple[Linked, ...] = ()
+    found: SearchResults | None = None
+    expansions: tuple[Expansion, ...] = ()
+    ranked: tuple[Ranked, ...] = ()
+    pool: tuple[Hit, ...] = ()
+    selected: tuple[Hit, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    relevance_scores: tuple[float, ...] = ()
+    failures: tuple[Failed, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+    answers: Mapping[str, RetrievalResult] = field(default_factory=dict[str, "RetrievalResult"])
+    error: str | None = None
+    note: str | None = None
+    unknown_fields: str | None = None
+    metadata: Mapping[str, JSON] = field(default_factory=dict[str, "JSON"])
+    indexes: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict[str, "Mapping[str, JSON]"])
+    weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    attempts: int = 0
+    again: Query | None = None
+    rewrites: tuple[RewriteResult, ...] = ()
+    later_failures: tuple[Failed, ...] = ()
+    relevance: Relevance | None = None
+    context: FormattedContext | None = None
+    evaluation: EvaluationScores | None = None
+
+    @classmethod
+    def of(cls, query: Query, plan: Plan) -> Self:
+        """Return the state before the first stage."""
+        return cls(asked=query, question=query, query=query, plan=plan)
+
+    def but(self, **changed: Any) -> Self:
+        """Return the state with other values of some attributes."""
+        return replace(self, **changed)
+
+    def failing(self, *failures: Failed) -> Self:
+        """Return the state with further calls that failed."""
+        return replace(self, failures=(*self.failures, *failures)) if failures else self
+
+    @property
+    def quality(self) -> float | None:
+        """How well the search did, in [0, 1]; ``None`` if nothing shows it.
+
+        It is the highest score of the relevance filter, or else the best cosine, and 0 without hits.
+        """
+        if not self.hits:
+            return None if self.error is not None and not self.selected else 0.0
+        if self.relevance_scores:
+            return max(self.relevance_scores)
+        return max([hit.scores.dense for hit in self.hits if hit.scores.dense is not None], default=None)
+
+
+class Stage(ABC):
+    """One step of a query: it takes a state and returns another one.
+
+    A stage neither retries nor catches errors nor looks at the clock. It makes its calls with ``run.call()``, which
+    returns each failure as a value, and adds these to ``state.failures``; the engine decides which ones to raise.
+
+    Attributes:
+        name: Names the stage in traces and in ``degraded``.
+        deadline_share: The part of the deadline that the stage has, in [0, 1]; 0 for all that is left.
+        after: Your own stages only: the name of the stage after which this one runs.
+    """
+
+    name: ClassVar[str]
+    deadline_share: float = 0.1
+    after: str = "top_k"
+
+    @abstractmethod
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state after this stage."""
+
+    def fingerprint(self) -> str | None:
+        """Return a name for all settings of the stage, which becomes part of the cache key.
+
+        Returns:
+            ``None`` if results of the stage must not be cached, the default.
+        """
+        return None
+
+    def plugins(self) -> Iterable[object]:
+        """Return the plug-ins that the stage calls; they are loaded before the first query, and closed at the end."""
+        return ()
+
+    def knowledge(self, _plan: Plan) -> Mapping[str, object]:
+        """Return plug-ins whose answers change with what they know, by name; their versions go into the cache key."""
+        return {}
+
+    def is_fault(self, error: Exception, _state: SearchState) -> bool:
+        """Return whether an error of the stage is raised, since going on would hide a mistake of the caller."""
+        return is_callers_fault(error)
