@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.adapters.stores.sqlite import SqliteStore, changes, connections, holding
+from retrieval_core.adapters.stores.sqlite import SqliteStore, arrays, changes, connections
 from retrieval_core.errors import IncompleteSearchError, RetrievalError
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, held_index
 from retrieval_core.testing import filter_strategies
@@ -241,7 +241,7 @@ def test_a_write_of_another_process_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", ["MOST_CHUNKS", "MOST_BYTES"])
 def test_a_large_index_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     """Neither one with many chunks nor one with many bytes."""
-    monkeypatch.setattr(holding, limit, 1)
+    monkeypatch.setattr(arrays, limit, 1)
 
     async def test() -> None:
         store = opened(tmp_path)

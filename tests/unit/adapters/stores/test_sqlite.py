@@ -15,9 +15,9 @@ import pytest
 
 from retrieval_core.adapters.stores import columns
 from retrieval_core.adapters.stores.rows import FIELD_COLUMNS, FieldReader
-from retrieval_core.adapters.stores.sqlite import SqliteStore, connections, read, schema, snapshot, write
+from retrieval_core.adapters.stores.sqlite import SqliteStore, arrays, connections, read, schema, write
+from retrieval_core.adapters.stores.sqlite.arrays import SnapshotCache
 from retrieval_core.adapters.stores.sqlite.connections import Connections, DamagedError, StaleReadError
-from retrieval_core.adapters.stores.sqlite.snapshot import SnapshotCache
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbedderMismatchError,
@@ -478,11 +478,11 @@ def test_the_arrays_follow_the_writes_of_others(index: Path, monkeypatch: pytest
 
 
 def test_growing_arrays_leave_those_in_use_alone(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "BATCH", 2)
+    monkeypatch.setattr(arrays, "BATCH", 2)
 
     async def test(store: SqliteStore) -> None:
         cache = SnapshotCache()
-        seen: list[tuple[snapshot.Snapshot, np.ndarray[Any, Any]]] = []
+        seen: list[tuple[read.Snapshot, np.ndarray[Any, Any]]] = []
         for step in range(10):
             await put(store, *(chunk(f"{step}.{row}") for row in range(step)), vectors=units(step, 100 * step))
             found = await store._current().read(lambda connection: cache.get(connection, None, 7))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.scoring import best_rows
 from retrieval_core.adapters.stores.sqlite import SqliteStore, schema
-from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
-from retrieval_core.adapters.stores.sqlite.postings import (
+from retrieval_core.adapters.stores.sqlite.words import (
     FANOUT,
+    InvertedIndex,
     add_postings,
     has_small_segments,
     merge_segments,

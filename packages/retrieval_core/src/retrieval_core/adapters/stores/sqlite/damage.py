@@ -18,7 +18,8 @@ import numpy as np
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, indexed_text_of
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
-from retrieval_core.adapters.stores.sqlite.postings import bag_of, read_bags, rebuild_postings
+from retrieval_core.adapters.stores.sqlite.read import has_seals, is_sealed
+from retrieval_core.adapters.stores.sqlite.words import bag_of, read_bags, rebuild_postings
 from retrieval_core.ports import RecordDamage, StoredDamage
 
 if TYPE_CHECKING:
@@ -61,16 +62,6 @@ SELECT DISTINCT source FROM documents WHERE source NOT IN (SELECT source FROM so
 """
 """Documents that were added by a program have no file either, so this says something only if files are missing."""
 _WAITING = "SELECT number FROM late_vectors WHERE generation IS NULL"
-
-
-def has_seals(connection: Connection) -> bool:
-    """Whether there are checksums, though not of chunks that an older version of this library has written since."""
-    return bool(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'seals'").fetchone())
-
-
-def is_sealed(connection: Connection) -> bool:
-    """Whether all chunks have checksums, and the counts are those of this state."""
-    return has_seals(connection) and bool(connection.execute("SELECT counted IS generation FROM state").fetchone()[0])
 
 
 def seal(connection: Connection) -> None:
@@ -117,12 +108,6 @@ def _written_sources(connection: Connection) -> int | None:
     """Return how many files should be listed; ``None`` if an older version of this library wrote last."""
     row = connection.execute("SELECT value FROM manifest WHERE key = ?", (_SOURCES,)).fetchone()
     return None if row is None else int(row[0])
-
-
-def count_chunks(connection: Connection) -> int:
-    """Return how many chunks there should be; how many there are, where that was not written."""
-    sql = "SELECT chunks FROM state" if is_sealed(connection) else "SELECT count(*) FROM chunks"
-    return connection.execute(sql).fetchone()[0]
 
 
 def find_damage(

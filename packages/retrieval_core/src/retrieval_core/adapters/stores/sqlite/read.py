@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.adapters.stores.fields import FieldCounter
+from retrieval_core.adapters.stores.local import Match
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
 from retrieval_core.ports import Fetched, Manifest
@@ -16,9 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from sqlite3 import Connection
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from retrieval_core.adapters.stores.columns import Mask
     from retrieval_core.ports import FetchRequest, FieldInfo, SourceState
-    from retrieval_core.types import Matrix, Vector
+    from retrieval_core.types import Chunk, Matrix, Vector
     from retrieval_core.types.filters import Filter
+
+    Rows: TypeAlias = NDArray[np.float32 | np.int8]
+    """Vectors, as they are or quantized."""
 
 BATCH = 500
 """Ids looked up by one statement; some builds of SQLite allow no more than 999 parameters."""
@@ -32,7 +41,31 @@ _FIELDS = f"SELECT {FIELDS} FROM chunks"  # noqa: S608
 _SECTIONS = f"SELECT {', '.join(SECTIONS.columns)} FROM sections"  # noqa: S608
 _DOCUMENTS = f"SELECT {', '.join(DOCUMENTS.columns)} FROM documents"  # noqa: S608
 _DOCUMENT_IDS = "SELECT id FROM documents UNION SELECT document_id FROM chunks"
+_WAITING = "late_vectors JOIN chunks USING (number) WHERE generation IS NULL"
+_WAITS = "late_vectors ON late_vectors.number = chunks.number AND generation IS NULL"
+_WAITING_CHUNKS = f"SELECT chunks.number, {', '.join(CHUNKS.columns)} FROM chunks JOIN {_WAITS}"  # noqa: S608 - constants
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The index at one generation; the rows of all arrays line up.
+
+    Attributes:
+        numbers: The chunks' numbers, ascending; some of the chunks may be removed.
+        passing: Which rows exist, have a vector if these were requested, and match the filter.
+        matrix: Vectors of unit length, shape ``(rows, dimension)``, or ``(rows, 0)`` where none were requested.
+        scales: Where the matrix is quantized, what its rows are to be multiplied by.
+        chunks: How many exist and match the filter.
+        embedded: How many of these have a vector, if these were requested.
+    """
+
+    numbers: NDArray[np.int64]
+    passing: Mask
+    matrix: Rows
+    scales: NDArray[np.float32] | None
+    chunks: int
+    embedded: int
 
 
 def storable(names: Iterable[str]) -> list[str]:
@@ -175,3 +208,54 @@ def by_id(connection: Connection, select: str, ids: Iterable[str]) -> Iterator[S
 
 def _vectors_by_id(connection: Connection, ids: Mapping[int, str]) -> dict[str, Vector]:
     return {ids[number]: vector for number, vector in vectors_of(connection, ids).items()}
+
+
+def matches_of(
+    connection: Connection, numbers: NDArray[np.int64], scores: NDArray[np.floating], limit: int
+) -> list[Match]:
+    """Return the chunks with some numbers, best first; equal scores are ordered by chunk id."""
+    score_of = dict(zip(numbers.tolist(), scores.tolist(), strict=True))
+    names = connection.execute(
+        "SELECT number, id FROM chunks WHERE number IN (SELECT value FROM json_each(?))", (json.dumps(list(score_of)),)
+    )
+    ordered = sorted([(-score_of[number], name, number) for number, name in names])[:limit]
+    return [Match(number, name, -negated) for negated, name, number in ordered]
+
+
+def has_seals(connection: Connection) -> bool:
+    """Whether there are checksums, though not of chunks that an older version of this library has written since."""
+    return bool(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'seals'").fetchone())
+
+
+def is_sealed(connection: Connection) -> bool:
+    """Whether all chunks have checksums, and the counts are those of this state."""
+    return has_seals(connection) and bool(connection.execute("SELECT counted IS generation FROM state").fetchone()[0])
+
+
+def count_written_chunks(connection: Connection) -> int:
+    """Return how many chunks there should be; how many there are, where that was not written."""
+    sql = "SELECT chunks FROM state" if is_sealed(connection) else "SELECT count(*) FROM chunks"
+    return connection.execute(sql).fetchone()[0]
+
+
+def unembedded(connection: Connection) -> dict[str, str]:
+    """Return the content hashes of the chunks that wait for their vector, by id, in the order they were written."""
+    return dict(connection.execute(f"SELECT id, content_hash FROM {_WAITING} ORDER BY number"))  # noqa: S608
+
+
+def count_unembedded(connection: Connection) -> int:
+    """Return how many chunks wait for their vector."""
+    return connection.execute(f"SELECT count(*) FROM {_WAITING}").fetchone()[0]  # noqa: S608
+
+
+def waiting(connection: Connection, chunks: Iterable[Chunk]) -> dict[str, int]:
+    """Return the numbers of those chunks, by id, that wait for their vector and have the same text to embed."""
+    texts = {chunk.id: chunk.indexed_text for chunk in chunks}
+    kept = ((number, CHUNKS.from_row(row)) for number, *row in by_id(connection, _WAITING_CHUNKS, texts))
+    return {chunk.id: number for number, chunk in kept if chunk.indexed_text == texts[chunk.id]}
+
+
+def came_since(connection: Connection, generation: int) -> list[int]:
+    """Return the numbers of the chunks whose vector came after a generation, later than they did, ascending."""
+    rows = connection.execute("SELECT number FROM late_vectors WHERE generation > ? ORDER BY number", (generation,))
+    return [row[0] for row in rows]

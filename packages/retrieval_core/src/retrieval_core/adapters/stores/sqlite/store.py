@@ -11,7 +11,7 @@ from retrieval_core.adapters.stores.checks import check_change, is_searched_by
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.settings_memory import KEY
-from retrieval_core.adapters.stores.sqlite import late, read, schema
+from retrieval_core.adapters.stores.sqlite import read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError, is_write_refused
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import DamagedSearchError, IndexNotFoundError, NotYetEmbeddedError, StoreError
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from retrieval_core.adapters.stores.checks import Identity
     from retrieval_core.adapters.stores.held import HeldIndex
     from retrieval_core.adapters.stores.local import Match
-    from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex
+    from retrieval_core.adapters.stores.sqlite.arrays import SnapshotCache
+    from retrieval_core.adapters.stores.sqlite.read import Snapshot
     from retrieval_core.adapters.stores.sqlite.schema import Preparation
-    from retrieval_core.adapters.stores.sqlite.snapshot import Snapshot, SnapshotCache
+    from retrieval_core.adapters.stores.sqlite.words import InvertedIndex
     from retrieval_core.ports import Change, SearchRequest, StoredDamage, StoreInfo
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types.filters import Filter
@@ -112,7 +113,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
         def work(connection: Connection) -> Mapping[str, str]:
             self._checked_manifest(connection)
-            return late.unembedded(connection)
+            return read.unembedded(connection)
 
         return await self._read_or({}, work)
 
@@ -133,7 +134,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         return replace(info, unembedded=self._count_unembedded(view))
 
     def _count_unembedded(self, view: Connection) -> int:
-        return self._unembedded.get(read.read_state(view), lambda: late.count_unembedded(view))
+        return self._unembedded.get(read.read_state(view), lambda: read.count_unembedded(view))
 
     async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
         """Compare what is stored with the checksums that were written with it. Nothing is written.
@@ -238,7 +239,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         return session.hold(partial(self._hold, session))
 
     def _hold(self, session: _Session, view: Connection) -> HeldIndex | None:
-        from retrieval_core.adapters.stores.sqlite.holding import read_index  # noqa: PLC0415 - numpy is slow to import
+        from retrieval_core.adapters.stores.sqlite.arrays import read_index  # noqa: PLC0415 - numpy is slow to import
 
         manifest = self._checked_manifest(view)
         index = read_index(
@@ -283,7 +284,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
     def _search(self, session: _Session, request: SearchRequest, view: Connection) -> tuple[Candidate, ...]:
         manifest = self._checked_manifest(view)
         if request.vector is not None:
-            from retrieval_core.adapters.stores.sqlite.dense import search_vectors  # noqa: PLC0415 - numpy is slow to import
+            from retrieval_core.adapters.stores.sqlite.arrays import search_vectors  # noqa: PLC0415 - numpy is slow to import
 
             self._identity.check_query_vector(request.vector, manifest)
             snapshot = session.snapshot(view, request.filter, manifest.dimension)
@@ -368,7 +369,7 @@ class _Session(Connections):
 
     def snapshot(self, connection: Connection, condition: Filter | None, dimension: int | None) -> Snapshot:
         """Return the arrays for a search, as of the open transaction."""
-        from retrieval_core.adapters.stores.sqlite.snapshot import SnapshotCache  # noqa: PLC0415 - numpy is slow to import
+        from retrieval_core.adapters.stores.sqlite.arrays import SnapshotCache  # noqa: PLC0415 - numpy is slow to import
 
         with self._lock:
             cache = self._cache = self._cache or SnapshotCache(quantized=self._quantized)
@@ -385,7 +386,7 @@ class _Session(Connections):
 
     def words(self, connection: Connection) -> InvertedIndex:
         """Return the words for a search, as of the open transaction."""
-        from retrieval_core.adapters.stores.sqlite.lexical import InvertedIndex  # noqa: PLC0415 - numpy is slow to import
+        from retrieval_core.adapters.stores.sqlite.words import InvertedIndex  # noqa: PLC0415 - numpy is slow to import
 
         return self._words.get(read.read_state(connection), lambda: InvertedIndex(connection))
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum
-from retrieval_core.adapters.stores.sqlite import damage, late
-from retrieval_core.adapters.stores.sqlite.postings import (
+from retrieval_core.adapters.stores.sqlite import damage
+from retrieval_core.adapters.stores.sqlite.read import has_seals, is_sealed, numbers_of, waiting
+from retrieval_core.adapters.stores.sqlite.words import (
     add_postings,
     has_small_segments,
     merge_segments,
     merge_small_segments,
     rebuild_postings,
 )
-from retrieval_core.adapters.stores.sqlite.read import numbers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from sqlite3 import Connection
 
     from retrieval_core.ports import Change
@@ -41,7 +41,7 @@ _REPLACE_SOURCE = f"REPLACE {_into('sources', SOURCES.columns)}"
 
 def next_generation(connection: Connection) -> int:
     """Count a write, write its token, drop old entries of removed chunks, and return the generation."""
-    if not damage.is_sealed(connection):
+    if not is_sealed(connection):
         damage.seal(connection)
     token = token_hex(16)
     sql = "UPDATE state SET generation = generation + 1, counted = generation + 1, token = ? RETURNING generation"
@@ -75,17 +75,17 @@ def add_vectors(connection: Connection, change: Change) -> int:
     Args:
         change: Was checked before.
     """
-    waiting = late.waiting(connection, change.chunks)
-    if change.vectors is None or not waiting:
+    numbers = waiting(connection, change.chunks)
+    if change.vectors is None or not numbers:
         return 0
     generation = next_generation(connection)
     for chunk, vector in zip(change.chunks, unit_rows(change.vectors), strict=True):
-        if (number := waiting.get(chunk.id)) is not None:
+        if (number := numbers.get(chunk.id)) is not None:
             blob = vector.tobytes()
             connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, blob))
             connection.execute("UPDATE seals SET vector = ? WHERE number = ?", (checksum(blob, number), number))
-    late.note(connection, waiting.values(), generation, generation - KEPT_GENERATIONS)
-    return len(waiting)
+    _end_waiting(connection, numbers.values(), generation)
+    return len(numbers)
 
 
 def repair(connection: Connection, analyzer: Analyzer, *, has_vectors: bool) -> None:
@@ -110,7 +110,7 @@ def analyze_again(connection: Connection, analyzer: Analyzer) -> None:
     next_generation(connection)
     rebuild_postings(connection, analyzer)
     # The checksums of the former postings go; those without one are compared with the text.
-    if damage.has_seals(connection):
+    if has_seals(connection):
         connection.execute("UPDATE seals SET record = substr(record, 1, ?)", (CHUNK_SEAL.size,))
     connection.execute("UPDATE manifest SET value = ? WHERE key = 'analyzer'", (analyzer.id,))
 
@@ -182,4 +182,12 @@ def _insert_chunks(connection: Connection, change: Change, analyzer: Analyzer, g
     )
     connection.executemany("INSERT INTO seals VALUES (?, ?, ?)", seals)
     damage.count(connection, chunks=len(rows))
-    late.begin(connection, (number_of[name] for name in change.unembedded))
+    late = ((number_of[name],) for name in change.unembedded)
+    connection.executemany("INSERT INTO late_vectors (number) VALUES (?)", late)
+
+
+def _end_waiting(connection: Connection, numbers: Collection[int], generation: int) -> None:
+    """Note the generation of the write that brings chunks their vectors; nobody asks for long past ones any more."""
+    rows = ((generation, number) for number in numbers)
+    connection.executemany("UPDATE late_vectors SET generation = ? WHERE number = ?", rows)
+    connection.execute("DELETE FROM late_vectors WHERE generation <= ?", (generation - KEPT_GENERATIONS,))

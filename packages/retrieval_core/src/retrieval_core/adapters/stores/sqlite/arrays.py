@@ -1,36 +1,52 @@
-"""A cache of an index's rows as arrays in memory, updated by reading new rows."""
+"""The rows of an index as arrays in memory: exact vector search over them, and small indexes held as a whole."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
+from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.columns import Columns, evaluate
-from retrieval_core.adapters.stores.rows import FieldReader
+from retrieval_core.adapters.stores.held import RECORD_BYTES, HeldIndex, Postings, Records
+from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, FieldReader
+from retrieval_core.adapters.stores.scoring import best_rows, cosines, products
 from retrieval_core.adapters.stores.sqlite.connections import StaleReadError
-from retrieval_core.adapters.stores.sqlite.late import came_since
-from retrieval_core.adapters.stores.sqlite.read import FIELDS, follows, read_state, vectors_from, vectors_of
+from retrieval_core.adapters.stores.sqlite.read import (
+    FIELDS,
+    Snapshot,
+    came_since,
+    count_unembedded,
+    count_written_chunks,
+    follows,
+    matches_of,
+    read_state,
+    vectors_from,
+    vectors_of,
+)
+from retrieval_core.adapters.stores.sqlite.words import merged_postings, read_segments, read_stale, weight_of
 from retrieval_core.types.filters import paths_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from sqlite3 import Connection
 
     from numpy.typing import NDArray
 
+    from retrieval_core.adapters.stores.checks import Identity
     from retrieval_core.adapters.stores.columns import Mask
-    from retrieval_core.adapters.stores.local import State
-    from retrieval_core.types import JSON, Matrix
+    from retrieval_core.adapters.stores.local import Match, State
+    from retrieval_core.adapters.stores.rows import RowForm
+    from retrieval_core.adapters.stores.sqlite.read import Rows
+    from retrieval_core.ports import Manifest
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types import JSON, Matrix, Vector
     from retrieval_core.types.filters import Filter
 
-    Rows: TypeAlias = NDArray[np.float32 | np.int8]
-    """Vectors, as they are or quantized."""
-
-T = TypeVar("T", bound=np.generic)
+N = TypeVar("N", bound=np.generic)
+T = TypeVar("T")
 
 BATCH = 4096
 """Rows read at a time."""
@@ -38,28 +54,19 @@ GROWTH = 8
 """The matrix reserves room for one more row in this many."""
 LARGEST = 127
 """The largest integer of eight bits whose negative is one too."""
+RESCORED = 4
+"""Of quantized vectors, so many times the limit are compared exactly."""
+ROWS_AT_ONCE = 256
+"""Quantized rows that are made to floating-point numbers at a time, so that these stay in the processor's cache."""
+MOST_CHUNKS = 20_000
+"""The most chunks of an index that is held in memory."""
+MOST_BYTES = 64 * 1024 * 1024
+"""The most bytes of its vectors, postings and records."""
 _FIELDS = f"SELECT number, {FIELDS} FROM chunks WHERE number >= ? ORDER BY number"  # noqa: S608 - constants
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The index at one generation; the rows of all arrays line up.
-
-    Attributes:
-        numbers: The chunks' numbers, ascending; some of the chunks may be removed.
-        passing: Which rows exist, have a vector if these were requested, and match the filter.
-        matrix: Vectors of unit length, shape ``(rows, dimension)``, or ``(rows, 0)`` where none were requested.
-        scales: Where the matrix is quantized, what its rows are to be multiplied by.
-        chunks: How many exist and match the filter.
-        embedded: How many of these have a vector, if these were requested.
-    """
-
-    numbers: NDArray[np.int64]
-    passing: Mask
-    matrix: Rows
-    scales: NDArray[np.float32] | None
-    chunks: int
-    embedded: int
+_SIZE = """
+SELECT (SELECT coalesce(sum(length(text)), 0) FROM chunks), (SELECT coalesce(sum(length(text)), 0) FROM documents),
+    (SELECT coalesce(sum(length(block)), 0) FROM word_blocks)
+"""
 
 
 class SnapshotCache:
@@ -227,8 +234,109 @@ class _Vectors:
                 self._scales = _longer(self._scales, self._length, room)
 
 
-def _longer(array: NDArray[T], length: int, room: int) -> NDArray[T]:
+def _longer(array: NDArray[N], length: int, room: int) -> NDArray[N]:
     """Return a copy of the first rows of an array with room for more; the array stays as it is for who reads it."""
     longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
     longer[:length] = array[:length]
     return longer
+
+
+def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, limit: int) -> list[Match]:
+    """Return the chunks with the highest cosine, best first; equal ones are ordered by chunk id."""
+    query = unit_rows(query)
+    rows = np.flatnonzero(snapshot.passing)
+    if not len(rows):
+        return []
+    if snapshot.scales is None:
+        scores = cosines(cast("Matrix", snapshot.matrix), rows, query)
+    else:
+        rows = rows[best_rows(_estimates(snapshot.matrix, snapshot.scales, rows, query), limit * RESCORED)]
+        exact = vectors_of(connection, snapshot.numbers[rows].tolist())
+        scores = cosines(np.stack([exact[number] for number in snapshot.numbers[rows].tolist()]), None, query)
+    found = best_rows(scores, limit)
+    return matches_of(connection, snapshot.numbers[rows[found]], scores[found], limit)
+
+
+def _estimates(matrix: Rows, scales: NDArray[np.float32], rows: NDArray[np.intp], query: Vector) -> NDArray[np.float32]:
+    """Return about the cosine of each row."""
+    scores = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        part = rows[start : start + ROWS_AT_ONCE]
+        scores[start : start + ROWS_AT_ONCE] = products(matrix[part].astype(np.float32), query)
+    return scores * scales[rows]
+
+
+def read_index(
+    connection: Connection,
+    snapshot: Callable[[Connection, None, int | None], Snapshot],
+    *,
+    identity: Identity,
+    manifest: Manifest,
+    analyzer: Analyzer,
+    version: str,
+    paths: Iterable[str],
+) -> HeldIndex | None:
+    """Return an index in memory; ``None`` if it is large or damaged.
+
+    Args:
+        snapshot: Returns the arrays of the chunks, with vectors of a dimension.
+        identity: Describes how the store was opened.
+        manifest: Describes the index.
+        analyzer: Turns queries into terms.
+        version: Names the version that the connection reads.
+        paths: Names of the fields that filters are likely to name.
+
+    Raises:
+        IndexFormatError: A record is damaged.
+        DamagedError: The postings or vectors are damaged.
+    """
+    chunks = count_written_chunks(connection)
+    if not 0 < chunks <= MOST_CHUNKS or _size(connection, chunks, manifest.dimension or 0) > MOST_BYTES:
+        return None
+    rows = snapshot(connection, None, None)
+    alive, numbers = rows.passing, rows.numbers[rows.passing]
+    records = Records(
+        _read(connection, CHUNKS, "chunks ORDER BY number"),
+        _read(connection, SECTIONS, "sections"),
+        _read(connection, DOCUMENTS, "documents"),
+    )
+    segments, stale = read_segments(connection), read_stale(connection)
+    kept = [~np.isin(segment.numbers, stale) for segment in segments]
+    indexed = [segment.numbers[part] for segment, part in zip(segments, kept, strict=True)]
+    has_all_words = np.array_equal(np.concatenate([np.zeros(0, np.int64), *indexed]), numbers)
+    if len(records.chunks) != chunks or len(numbers) != chunks or not has_all_words:
+        return None
+    matrix, embedded = np.zeros((chunks, 0), np.float32), np.zeros(chunks, np.bool_)
+    if manifest.dimension is not None:
+        vectors = snapshot(connection, None, manifest.dimension)
+        floats = cast("Matrix", vectors.matrix)  # a store that keeps other numbers holds no index
+        matrix = floats if alive.all() else floats[alive]
+        embedded = vectors.passing[alive]
+        if np.count_nonzero(embedded) < chunks and not count_unembedded(connection):
+            return None
+    nothing = np.zeros(0, np.int64)
+    parts = [Postings((), nothing, nothing, nothing), *merged_postings(connection, segments, kept)]
+    return HeldIndex(
+        version,
+        identity=identity,
+        manifest=manifest,
+        analyzer=analyzer,
+        weigh=weight_of,
+        records=records,
+        postings=Postings(
+            [term for part in parts for term in part.terms],
+            *[np.concatenate(arrays) for arrays in zip(*[part[1:] for part in parts], strict=True)],
+        ),
+        matrix=matrix,
+        embedded=embedded,
+        paths=paths,
+    )
+
+
+def _size(connection: Connection, chunks: int, dimension: int) -> int:
+    return chunks * (4 * dimension + RECORD_BYTES) + sum(connection.execute(_SIZE).fetchone())
+
+
+def _read(connection: Connection, form: RowForm[T], table: str) -> list[T]:
+    rows = connection.execute(f"SELECT {', '.join(form.columns)} FROM {table}")  # noqa: S608 - constants
+    return [form.from_row(row) for row in rows]
