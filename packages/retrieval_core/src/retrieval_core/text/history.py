@@ -1,11 +1,10 @@
-"""The turns of a conversation that a question may lean on."""
+"""The turns of a conversation that a question may lean on, and texts of models made short and compared."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from retrieval_core.ports import Message
-from retrieval_core.text.texts import clipped, key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,3 +38,23 @@ def last_of_user(turns: Sequence[Message]) -> str | None:
 
 def _is_user(message: Message) -> bool:
     return message.role == "user"
+
+
+def clipped(text: str, limit: int) -> str:
+    """Return a text on one line of at most so many code points, cut before a word where that loses little."""
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line
+    start = line[:limit]
+    space = line.rfind(" ", 0, limit + 1)
+    return start[:space] if space > limit * 0.8 else start
+
+
+def is_searchable(text: str) -> bool:
+    """Whether there is a letter or a digit in a text: without one, no side finds anything by it."""
+    return any(map(str.isalnum, text))
+
+
+def key(text: str) -> str:
+    """Return what two texts share that differ in case, white space and marks at their ends alone."""
+    return " ".join(text.casefold().split()).strip(" ?!.,;:'\"")

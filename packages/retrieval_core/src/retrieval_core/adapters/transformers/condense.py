@@ -9,9 +9,16 @@ from pydantic import BaseModel
 from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.text.history import ASSISTANT_CHARACTERS, TURNS, USER_CHARACTERS, last_turns
+from retrieval_core.text.history import (
+    ASSISTANT_CHARACTERS,
+    TURNS,
+    USER_CHARACTERS,
+    clipped,
+    is_searchable,
+    key,
+    last_turns,
+)
 from retrieval_core.text.prompting import Task, as_data
-from retrieval_core.text.texts import clipped, is_searchable, key
 
 if TYPE_CHECKING:
     from retrieval_core.ports import QueryContext
