@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.text.contradictions import find_contradiction
-from retrieval_core.text.figures import figures_in
+from retrieval_core.text.figures import Writing, figures_in
 from retrieval_core.text.markers import Marker, markers_of, noted, plain, says_something
 from retrieval_core.text.matching import (
     FEW,
@@ -28,7 +28,6 @@ from retrieval_core.text.matching import (
     holds,
     union,
 )
-from retrieval_core.text.names import Writing
 from retrieval_core.types import AnswerSentence, Attribution, Quote, SentenceCheck, Span, format_citation
 
 if TYPE_CHECKING:
