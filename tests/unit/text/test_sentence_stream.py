@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval_core.text.sentence_stream import LONGEST, SentenceStream
+from retrieval_core.text.markers import LONGEST, SentenceStream
 
 
 def sentences(text: str, size: int | None = None) -> list[str]:

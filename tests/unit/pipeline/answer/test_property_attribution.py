@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.pipeline.answer.attribution import AttributionIndex, markers_of, plain
-from retrieval_core.text.sentence_stream import LONGEST, SentenceStream
+from retrieval_core.text.markers import LONGEST, SentenceStream
 from retrieval_core.types import content_hash
 from support.attribution_cases import passage
 from support.examples import times

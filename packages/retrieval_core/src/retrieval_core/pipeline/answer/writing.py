@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError, ServiceError, as_exception
 from retrieval_core.run.outcomes import Failed
-from retrieval_core.text.sentence_stream import SentenceStream
+from retrieval_core.text.markers import SentenceStream
 from retrieval_core.types import AnswerChunk, SentenceCited
 from retrieval_core.types.escapes import valid_unicode
 
