@@ -12,8 +12,7 @@ from retrieval_core.pipeline.stages.rerank import scores_problem
 from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.ports import RerankScores
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.text.markdown import ends_in_prose
-from retrieval_core.text.plain import plain_text
+from retrieval_core.text.markdown import ends_in_prose, plain_text
 from retrieval_core.types import AnswerSentence, Attribution, Span
 from retrieval_core.types.escapes import escape_text
 
