@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.text.analysis import Analyzer
-from retrieval_core.text.excerpts import OMISSION, Excerpter
-from retrieval_core.text.sentences import sentences_of
+from retrieval_core.text.sentences import OMISSION, Excerpter, sentences_of
 from support.examples import times
 
 ANALYZER = Analyzer()

@@ -24,7 +24,7 @@ from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.text.analysis import Analyzer
-from retrieval_core.text.units import LONGEST_BLOCK, LONGEST_RUN, units_of
+from retrieval_core.text.sentences import LONGEST_BLOCK, LONGEST_RUN, units_of
 from retrieval_core.types import Span
 from support.quoted_packs import quoting, whole
 

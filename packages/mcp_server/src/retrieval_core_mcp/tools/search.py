@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from retrieval_core.text.analysis import Analyzer
-    from retrieval_core.text.excerpts import Excerpter
+    from retrieval_core.text.sentences import Excerpter
     from retrieval_core.types import Hit, Relevance, RetrievalResult
     from retrieval_core_mcp.tools.tool import ToolCall
 
@@ -219,7 +219,7 @@ class SearchPage:
 
     @cached_property
     def _excerpter(self) -> Excerpter:
-        from retrieval_core.text.excerpts import Excerpter  # noqa: PLC0415 - the handshake does not wait
+        from retrieval_core.text.sentences import Excerpter  # noqa: PLC0415 - the handshake does not wait
 
         return Excerpter(self.found.query, self.analyzer)
 

@@ -13,7 +13,7 @@ from retrieval_core.adapters.local_models.work import Pooled, in_slices, run_sto
 from retrieval_core.errors import ConfigurationError, ServiceError
 from retrieval_core.ports import RerankScores
 from retrieval_core.text.analysis import Analyzer
-from retrieval_core.text.excerpts import Excerpter
+from retrieval_core.text.sentences import Excerpter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,15 +10,14 @@ from math import fsum, log
 from typing import TYPE_CHECKING
 
 from retrieval_core.text.markdown import parse_markdown
-from retrieval_core.text.sentences import ASKS, INTRODUCES, sentences_of
-from retrieval_core.text.units import LINK, units_of
+from retrieval_core.text.sentences import ASKS, INTRODUCES, LINK, sentences_of, units_of
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from retrieval_core.text.analysis import Analyzer
-    from retrieval_core.text.units import Kind
+    from retrieval_core.text.sentences import Kind
     from retrieval_core.types import ContextPack, ContextPassage
 
 MOST = 14
@@ -40,7 +39,7 @@ class QuoteCandidate:
     Attributes:
         part: Which of the passage's quotes it is in, from 0.
         span: Where it stands in that quote's text.
-        heads: What it needs to be understood, there too and in order: see :class:`~retrieval_core.text.units.Unit`.
+        heads: What it needs to be understood, there too and in order: see :class:`~retrieval_core.text.sentences.Unit`.
         headings: The titles above it in that quote.
         section: Everything that stands next to each other under these, this one too.
         terms: What it consists of, for comparing it with others.

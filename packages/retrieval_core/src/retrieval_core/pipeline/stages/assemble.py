@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.config.templates import parse_template
 from retrieval_core.pipeline.stages.expand import Item, place_of
-from retrieval_core.text.excerpts import OMISSION
-from retrieval_core.text.sentences import trim
+from retrieval_core.text.sentences import OMISSION, trim
 from retrieval_core.types import Citation, ContextPassage, LedgerEntry, PageSpan, Quote, Span, format_citation
 from retrieval_core.types.escapes import escape_name, escape_text
 

@@ -11,8 +11,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.assemble import PackPassage, arrange, ledger_of, passages_of, render
 from retrieval_core.pipeline.stages.expand import ROLES, Item, expand, with_quotes
 from retrieval_core.pipeline.stages.repetition import Removed, without_repetition
-from retrieval_core.text.excerpts import OMISSION
-from retrieval_core.text.sentences import sentence_ends
+from retrieval_core.text.sentences import OMISSION, sentence_ends
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.text.excerpts import OMISSION
+from retrieval_core.text.sentences import OMISSION
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
