@@ -29,7 +29,7 @@ from retrieval_core.pipeline.stages.sound import fetch, sound
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import FetchRequest, SearchRequest, TermCounts
 from retrieval_core.run.outcomes import Ok
-from retrieval_core.text.identifiers import absent_from, identifiers_in
+from retrieval_core.text.query import absent_from, identifiers_in
 from retrieval_core.types import Relevance
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ async def judge(
         margin,
     )
     if signals.coverage is not None and signals.coverage < LOW_COVERAGE:
-        from retrieval_core.text.language import is_of_another_language  # noqa: PLC0415 - chardet is slow to import
+        from retrieval_core.text.query import is_of_another_language  # noqa: PLC0415 - chardet is slow to import
 
         if await asyncio.to_thread(is_of_another_language, query, texts):
             told = "The query is in another language than the documents, so that its words say nothing."
