@@ -13,9 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
-from retrieval_core.text.analysis import STOP_WORDS, Analyzer, settings_to_change
-from retrieval_core.text.analysis.identity import id_of
-from retrieval_core.text.analysis.stop_words import LISTED
+from retrieval_core.text.analysis import LISTED, STOP_WORDS, Analyzer, id_of, settings_to_change
 from support.examples import times
 
 LANGUAGES: list[str] = [*Stemmer.algorithms(), "none"]  # pyright: ignore[reportUnknownMemberType]

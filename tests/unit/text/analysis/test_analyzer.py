@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.text.analysis import Analyzer, fold
+from retrieval_core.text.analysis import LONGEST_TERM, MOST_PARTS, Analyzer, fold, patterns, words_of
 from retrieval_core.text.analysis import analyzer as analyzing
-from retrieval_core.text.analysis.analyzer import LONGEST_TERM, MOST_PARTS
-from retrieval_core.text.analysis.words import patterns, words_of
 from retrieval_core.types import Span
 
 ANALYZER = Analyzer()

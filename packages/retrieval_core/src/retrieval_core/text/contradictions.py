@@ -11,8 +11,7 @@ import re
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from retrieval_core.text.analysis import Analyzer
-from retrieval_core.text.analysis.stop_words import STOP_WORDS
+from retrieval_core.text.analysis import STOP_WORDS, Analyzer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

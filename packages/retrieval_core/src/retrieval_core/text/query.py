@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import chardet
 
-from retrieval_core.text.analysis.stop_words import STOP_WORDS
+from retrieval_core.text.analysis import STOP_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,33 +1,93 @@
-"""From text to terms, and back to where they stand."""
+"""How text becomes the terms that lexical search compares.
+
+The same analysis serves indexing, searching and highlighting, and covers all languages:
+
+- Words are runs of letters and digits. Case, accents and compatibility forms (ligatures, full-width letters) are folded
+  away. A Snowball stemmer removes endings, by default the English one, which does not change words of other scripts.
+  Other languages' stemmers see accents, which are folded away afterwards.
+- An identifier counts as a whole and by its parts: ``user_id`` is ``user_id``, ``user`` and ``id``; ``IL6`` is ``il6``,
+  ``il`` and ``6``; ``getName`` is ``getname``, ``get`` and ``name``. A compound with hyphens counts as its parts and
+  joined: ``e-mail`` is ``e``, ``mail`` and ``email``.
+- Scripts written without spaces, and Hangul, become overlapping pairs of characters; single Han characters are kept
+  too, so that a question of one character finds its words.
+- Everything is indexed. A question drops stop words, unless it has nothing else.
+- On request, neighbouring words are terms too (``new_york``).
+
+Measured against plain stemmed words, nDCG@10 of BM25: SciFact .699 (.686), financial questions .204 (.192), shopping
+queries .710 (.705), Cranfield .359 (.362).
+"""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
 from itertools import chain, islice, pairwise
 from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, cast
+from unicodedata import category, combining, normalize
 
 import Stemmer  # pyright: ignore[reportMissingImports] - an extension module without type information
 
-from retrieval_core.errors import InvalidParameterError
-from retrieval_core.text.analysis.identity import id_of
-from retrieval_core.text.analysis.stop_words import folded_words, stop_words_of
-from retrieval_core.text.analysis.words import (
-    IS_HAN,
-    PARTS,
-    UNHYPHENATED,
-    fold,
-    lowered,
-    patterns,
-    words_of,
-)
+from retrieval_core.errors import InvalidParameterError, MissingExtraError
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+__all__ = [
+    "Analyzer",
+    "BY_CHARACTER",
+    "STOP_WORDS",
+    "UNSPACED",
+    "fold",
+    "settings_to_change",
+    "without_character_ngrams",
+]
+
+_HYPHENS = "\\-\u2010\u2011"
+_IGNORABLE = "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner: inside words, but no part of them
+_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+UNSPACED = (
+    _HAN + "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\uaa60-\uaa7f"  # Myanmar
+    "\u1780-\u17ff"  # Khmer
+    "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
+)
+"""Characters of scripts without spaces between words, as ranges for a set in a regular expression."""
+BY_CHARACTER = UNSPACED + "\uac00-\ud7a3\u1100-\u11ff"  # Hangul has spaces, and endings on its words
+"""Characters that are compared one by one or in pairs, since their words are not known."""
+IS_HAN = re.compile(f"[{_HAN}]")
+UNHYPHENATED = re.compile(f"[^{_HYPHENS}]+")
+_LOOSE_HYPHENS = re.compile(r"-(?:-+|(?!\w)|(?<!\w-))", re.ASCII)
+_BLANKED = {point: " " for point in range(128) if not re.match(r"[\w-]", chr(point))}
+"""Of ASCII, all that is neither a letter nor a digit, an underscore or a hyphen."""
+PARTS = re.compile(r"_+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)")
+_ENGLISH = (
+    "a about above after again against ain all am an and any are aren as at be because been before being below "
+    "between both but by can couldn did didn do does doesn doing don down during each few for from further had "
+    "hadn has hasn have haven having he her here hers herself him himself his how i if in into is isn it its "
+    "itself just ll me mightn more most mustn my myself needn no nor not now of off on once only or other our "
+    "ours ourselves out over own re s same shan she should shouldn so some such t than that the their theirs them "
+    "themselves then there these they this those through to too under until up ve very was wasn we were weren "
+    "what when where which while who whom why will with won wouldn you your yours yourself yourselves"
+)
+STOP_WORDS = frozenset(_ENGLISH.split())
+"""English words that say nothing about the subject of a question (NLTK's list, but single letters name vitamins)."""
+
+_ALIASES = {"porter": "english", "dutch_porter": "dutch"}
+LISTED = frozenset(
+    "danish dutch french german italian norwegian portuguese russian spanish swedish turkish".split()  # noqa: SIM905
+)
+"""Languages besides English whose stop words come with the extra ``languages``; most are the lists of Snowball."""
+_ID = re.compile(
+    r"unicode-snowball(?P<stemmer>2?)-(?P<language>[a-z_]+)-1(?: stop_words=(?P<stop_words>none|[0-9a-f]{16}))?"
+    r"(?: word_ngrams=(?P<word_ngrams>[0-9]+))?(?P<character_ngrams> character_ngrams=[0-9]+)?"
+)
 NO_STEMMING = "none"
 """The language of texts whose words are taken as they are."""
 MOST_WORDS = 4
@@ -40,6 +100,135 @@ MOST_PARTS = 8
 """A word of more parts is a checksum or the like; its parts would find only each other."""
 CACHED_WORDS = 100_000
 """How many words an analyser remembers the terms of, about 30 MB when full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """What words, their parts in one script and their characters look like."""
+
+    word: re.Pattern[str]
+    segment: re.Pattern[str]
+    character: re.Pattern[str]
+
+
+@cache
+def patterns() -> Patterns:
+    """Compile the patterns that need to know all combining marks, which :mod:`re` has no class for."""
+    blocks = (*range(0x300, 0x1D00), *range(0x1DC0, 0x1E00), *range(0x3099, 0x309B), *range(0xA800, 0xAC00))
+    marks = "".join(map(chr, (point for point in blocks if category(chr(point)) in {"Mn", "Mc"}))) + _IGNORABLE
+    inside = rf"[\w{marks}]"
+    return Patterns(
+        word=re.compile(rf"\w{inside}*(?:[{_HYPHENS}]\w{inside}*)*"),
+        segment=re.compile(rf"(?P<unspaced>[{BY_CHARACTER}][{BY_CHARACTER}{marks}]*)|[^{BY_CHARACTER}]+"),
+        character=re.compile(f".[{marks}]*", re.DOTALL),
+    )
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text."""
+    if not text.isascii():
+        return patterns().word.findall(text)
+    # The same by fewer rules: what separates words becomes a blank, and so do hyphens that do not stand between words.
+    return _LOOSE_HYPHENS.sub(" ", text).translate(_BLANKED).split()
+
+
+def fold(text: str) -> str:
+    """Return a word without case, accents and compatibility forms.
+
+    Marks that make another letter rather than an accent stay: vowel signs, Thai tones, the voicing of kana.
+    """
+    if text.isascii():
+        return text.lower()
+    letters = (character for character in normalize("NFKD", text) if not _is_accent(character))
+    return normalize("NFC", "".join(letters).casefold())
+
+
+def lowered(text: str) -> str:
+    """Return a word without case and compatibility forms; accents stay, for stemmers that know them."""
+    if text.isascii():
+        return text.lower()
+    letters = (character for character in normalize("NFKC", text) if character not in _IGNORABLE)
+    return normalize("NFC", "".join(letters).casefold())
+
+
+def _is_accent(character: str) -> bool:
+    # Classes 10 to 36 are the points of Hebrew, Arabic and Syriac, 1 and 200 upwards the accents of European scripts.
+    kind = combining(character)
+    return kind >= 200 or 10 <= kind <= 36 or kind == 1 or character in _IGNORABLE
+
+
+def stop_words_of(language: str) -> frozenset[str]:
+    """Return the stop words of a language, folded; none for a language that nobody has listed.
+
+    Raises:
+        MissingExtraError: The lists of languages other than English are not installed.
+    """
+    language = _ALIASES.get(language, language)
+    if language == "english":
+        return STOP_WORDS
+    if language not in LISTED:
+        return frozenset()
+    try:
+        lists = import_module("bm25s.stopwords")
+    except ImportError as error:
+        needed_for = f"the list of stop words for analysis.language = {language!r} (or set analysis.stop_words)"
+        raise MissingExtraError("languages", needed_for) from error
+    return folded_words(getattr(lists, f"STOPWORDS_{language.upper()}"))
+
+
+def folded_words(entries: Iterable[str]) -> frozenset[str]:
+    """Return the words of a list as the analysis sees them; of an entry with an apostrophe, each part."""
+    return frozenset(fold(word) for entry in entries for word in patterns().word.findall(entry))
+
+
+def id_of(language: str, stop_words: Collection[str] | None, word_ngrams: int, stemmer: str) -> str:
+    """Return the id of an analysis: what is not said is as by default.
+
+    Args:
+        stop_words: The user's own; ``None`` for those of the language.
+        stemmer: Version of Snowball. Before 3 it removes other endings of some words (``emergency``).
+    """
+    is_old = language != "none" and int(stemmer.partition(".")[0]) < 3
+    parts = [f"unicode-snowball{'2' if is_old else ''}-{language}-1"]
+    if stop_words is not None:
+        digest = sha256(" ".join(sorted(stop_words)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        parts.append(f"stop_words={digest if stop_words else 'none'}")
+    if word_ngrams != 1:
+        parts.append(f"word_ngrams={word_ngrams}")
+    return " ".join(parts)
+
+
+def without_character_ngrams(analysis: str) -> str:
+    """Return the id of an analysis of an older version of this library, less the parts of words that it indexed too.
+
+    Its index contains all terms of the analysis of the returned id; nobody searches for the parts.
+    """
+    found = _ID.fullmatch(analysis)
+    return analysis.removesuffix(found["character_ngrams"] or "") if found else analysis
+
+
+def settings_to_change(given: str, wanted: str) -> tuple[str, ...]:
+    """Return what to set to get from one analysis to another, as lines of a configuration file; nothing if unknown.
+
+    Args:
+        given: Id of the analysis as it is configured.
+        wanted: Id of the analysis that an index was built with.
+    """
+    now, then = _ID.fullmatch(given), _ID.fullmatch(wanted)
+    if now is None or then is None or now["stemmer"] != then["stemmer"]:
+        return ()
+    lines = {
+        "language": f'analysis.language = "{then["language"]}"',
+        "stop_words": _stop_words(then["stop_words"]),
+        "word_ngrams": f"analysis.word_ngrams = {then['word_ngrams'] or 1}",
+    }
+    return tuple(line for name, line in lines.items() if now[name] != then[name])
+
+
+def _stop_words(value: str | None) -> str:
+    if value is None:
+        return "analysis.stop_words unset"
+    return "analysis.stop_words = []" if value == "none" else f"analysis.stop_words to the list of digest {value}"
 
 
 @dataclass(frozen=True, slots=True)
