@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval_core.text import analysis as analyzing
 from retrieval_core.text.analysis import LONGEST_TERM, MOST_PARTS, Analyzer, fold, patterns, words_of
-from retrieval_core.text.analysis import analyzer as analyzing
 from retrieval_core.types import Span
 
 ANALYZER = Analyzer()

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
 __all__ = [
-    "Analyzer",
     "BY_CHARACTER",
     "STOP_WORDS",
     "UNSPACED",
+    "Analyzer",
     "fold",
     "settings_to_change",
     "without_character_ngrams",

@@ -1,4 +1,7 @@
-"""A text as a sequence of blocks: what a writer of Markdown, or with blank lines alone, separates as one thing."""
+"""A text as a sequence of blocks: what a writer of Markdown, or with blank lines alone, separates as one thing.
+
+:func:`plain_text` returns Markdown as plain sentences.
+"""
 
 from __future__ import annotations
 

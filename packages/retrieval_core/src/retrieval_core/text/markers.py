@@ -1,4 +1,4 @@
-"""The marks by which an answer names its sources, and what of an answer needs one."""
+"""The marks by which an answer names its sources, what of an answer needs one, and sentences of a stream."""
 
 from __future__ import annotations
 

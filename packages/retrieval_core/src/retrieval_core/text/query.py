@@ -1,4 +1,4 @@
-"""What a query is written in: identifiers that a document writes exactly so, and whether its language is another one."""
+"""The writing of a query: identifiers that documents write exactly so, and a language that is not the documents'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sentences end, and the marks that lists begin with."""
+"""Sentences and list items of a text, the units that answers quote, and excerpts of a length."""
 
 from __future__ import annotations
 
