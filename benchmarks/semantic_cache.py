@@ -26,7 +26,7 @@ import numpy as np
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.config import SemanticCacheConfig
 from retrieval_core.pipeline.cache.semantic import MAX_QUESTIONS, SemanticCache
-from retrieval_core.text.paraphrase import same_meaning
+from retrieval_core.text.query import same_meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

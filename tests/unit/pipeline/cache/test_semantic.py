@@ -16,7 +16,7 @@ from retrieval_core.pipeline.cache.semantic import SemanticCache
 from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.filter_strategies import filters
-from retrieval_core.text.paraphrase import same_meaning
+from retrieval_core.text.query import same_meaning
 from support.examples import times
 from support.plugins import approx
 from support.results import json_values, texts

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.text.paraphrase import MAX_LENGTH, same_meaning
+from retrieval_core.text.query import MAX_LENGTH, same_meaning
 from support.question_pairs import pairs
 from support.results import texts
 

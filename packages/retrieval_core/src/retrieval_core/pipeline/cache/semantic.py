@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError, checked_count
-from retrieval_core.text.paraphrase import plain_question
+from retrieval_core.text.query import plain_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ class SemanticCache:
 
     Args:
         threshold: The least cosine of two vectors whose questions may be the same, in [-1, 1]. That they ask the same
-            is for :mod:`retrieval_core.text.paraphrase` to say.
+            is for :mod:`retrieval_core.text.query` to say.
         max_size: The most questions, of all parts together, at least 1; those longest unused go first.
         ttl_seconds: A question of this age is gone; more than 0.
         now: Tells the time in seconds; it never goes back.
