@@ -26,7 +26,7 @@ import numpy as np
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.config import SemanticCacheConfig
 from retrieval_core.pipeline.cache.semantic import MAX_QUESTIONS, SemanticCache
-from retrieval_core.text.query import same_meaning
+from retrieval_core.text.query import plain_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ async def look_alikes(embedder: LocalEmbedder, name: str) -> int:
     mistaken = 0
     for threshold in THRESHOLDS:
         near = [row for row, cosine in zip(rows, cosines, strict=True) if cosine >= threshold]
-        both = sum(same_meaning(one, two) + same_meaning(two, one) for _, one, two in near)
+        both = 2 * sum(plain_question(one) == plain_question(two) for _, one, two in near)
         mistaken = both if threshold == default else mistaken
         print(f"{threshold:9.2f} {2 * len(near):18d} {both:16d}")
     groups = Counter(row[0] for row, cosine in zip(rows, cosines, strict=True) if cosine >= default)
@@ -78,7 +78,7 @@ async def paraphrases(embedder: LocalEmbedder, name: str) -> None:
     rows, cosines = await read(embedder, name)
     print(f"\n{name}: {len(rows)} pairs; found with the guard, and by vectors alone")
     print(f"{'kind':22} pairs " + " ".join(f"{threshold:>12.2f}" for threshold in THRESHOLDS))
-    accepted = [same_meaning(one, two) for _, one, two in rows]
+    accepted = [plain_question(one) == plain_question(two) for _, one, two in rows]
     for kind in [*dict.fromkeys(row[0] for row in rows), "all"]:
         chosen = [place for place, row in enumerate(rows) if kind in {row[0], "all"}]
         cells: list[str] = []

@@ -16,7 +16,7 @@ from retrieval_core.pipeline.cache.semantic import SemanticCache
 from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.filter_strategies import filters
-from retrieval_core.text.query import same_meaning
+from retrieval_core.text.query import plain_question
 from support.examples import times
 from support.plugins import approx
 from support.results import json_values, texts
@@ -121,7 +121,7 @@ class Oracle:
             if place[0] == partition and cosine >= self.threshold:
                 if now - created >= self.ttl:
                     continue
-                if same_meaning(question, other):
+                if plain_question(question) == plain_question(other):
                     best.append((round(cosine, 5), used, place))
         if not best:
             return None

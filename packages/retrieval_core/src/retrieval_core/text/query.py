@@ -1,4 +1,6 @@
-"""The writing of a query: identifiers that documents write exactly so, and a language that is not the documents'."""
+"""The writing of a query: identifiers that documents write exactly so, a language that is not the documents', and words
+that say nothing.
+"""
 
 from __future__ import annotations
 
@@ -155,13 +157,8 @@ def _language_of(text: str) -> str | None:
     return chardet.detect(text.encode("utf-8", "replace"))["language"]
 
 
-def same_meaning(question: str, other: str) -> bool:
-    """Whether two questions, as normalised, ask the same as far as their words tell; ``False`` where in doubt."""
-    return plain_question(question) == plain_question(other)
-
-
 def plain_question(question: str) -> str:
-    """Return a question without what says nothing; equal ones ask the same."""
+    """Return a question without words that say nothing. Two questions ask the same if theirs are equal."""
     text = question.lstrip("\u00bf\u00a1").rstrip(_STOPS + _CALLS)
     if not text[-2:].isalpha():  # 5! is a number
         text = question.lstrip("\u00bf\u00a1").rstrip(_STOPS)
