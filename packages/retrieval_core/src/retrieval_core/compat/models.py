@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Completion
 from retrieval_core.types import Usage
-from retrieval_core.types.vectors import as_vectors
+from retrieval_core.types.documents import as_vectors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence

@@ -47,9 +47,9 @@ from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.ports import DescribesCollection, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, value_of
 from retrieval_core.types import Degradation, Hit, Query, Scores
+from retrieval_core.types.documents import as_vectors
 from retrieval_core.types.filters import matches
 from retrieval_core.types.filters.syntax import parse_filter
-from retrieval_core.types.vectors import as_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, as_embedding_error
-from retrieval_core.types.vectors import as_vectors, is_zero
+from retrieval_core.types.documents import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -54,7 +54,7 @@ from retrieval_core.ports import (
     Versioned,
 )
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.types.vectors import is_zero
+from retrieval_core.types.documents import is_zero
 
 if TYPE_CHECKING:
     from collections.abc import (

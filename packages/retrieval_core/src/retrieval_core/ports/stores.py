@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.types.documents import as_vectors, is_zero
 from retrieval_core.types.escapes import valid_unicode
-from retrieval_core.types.vectors import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -29,7 +29,7 @@ from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked
 from retrieval_core.ports import Embedder
 from retrieval_core.types import Scores
-from retrieval_core.types.vectors import as_vectors
+from retrieval_core.types.documents import as_vectors
 
 if TYPE_CHECKING:
     from retrieval_core.types import Matrix

@@ -17,7 +17,7 @@ from retrieval_core.ports import Reopening
 from retrieval_core.run.lru import LruCache
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.retry import can_help
-from retrieval_core.types.vectors import as_vectors, is_zero
+from retrieval_core.types.documents import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable
