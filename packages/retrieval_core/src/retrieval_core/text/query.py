@@ -1,6 +1,4 @@
-"""The writing of a query: identifiers that documents write exactly so, a language that is not the documents', and words
-that say nothing.
-"""
+"""The writing of a query: its identifiers, its language, and its words without those that say nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""A short ``repr`` and a table for notebooks, for results and what they contain."""
+"""A short ``repr`` and a table for notebooks, for results and what they contain.
+
+All text is shortened and escaped: documents may be hostile.
+"""
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import PurePath
 from reprlib import Repr
 from typing import TYPE_CHECKING
@@ -88,6 +90,8 @@ def _more(count: int) -> list[str]:
 
 
 def _cell(fact: object, most: int = MOST_HTML_CHARACTERS) -> str:
+    from html import escape  # noqa: PLC0415 - only notebooks ask for it
+
     text = _shorten(str(fact) if isinstance(fact, (str, PurePath)) else _REPR.repr(_rounded(fact)), most)
     return escape("".join(letter if letter.isprintable() else "\ufffd" for letter in text))
 
@@ -96,12 +100,12 @@ def _table(head: Sequence[str], items: Iterable[Sequence[object]]) -> str:
     rows = list(items)
     lines = [f"<tr>{''.join(f'<td>{_cell(fact)}</td>' for fact in row)}</tr>" for row in rows[:MOST_ROWS]]
     lines += [f'<tr><td colspan="{len(head)}">{_cell(more)}</td></tr>' for more in _more(len(rows))]
-    names = "".join(f"<th>{escape(name)}</th>" for name in head)
+    names = "".join(f"<th>{_cell(name)}</th>" for name in head)
     return f"<table><thead><tr>{names}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 class Display:
-    """Renders a value as one line and as HTML, see :mod:`retrieval_core.types.display`."""
+    """Renders a value as one line and as HTML."""
 
     __slots__ = ()
 

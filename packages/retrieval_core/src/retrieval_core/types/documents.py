@@ -31,7 +31,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
 
 JSON: TypeAlias = "str | int | float | bool | list[JSON] | tuple[JSON, ...] | Mapping[str, JSON] | None"
 Metadata: TypeAlias = "Mapping[str, JSON]"
-MOST = 3.4028234663852886e38
+LARGEST_FLOAT = 3.4028234663852886e38
 """The largest finite float32."""
 
 
@@ -480,7 +480,7 @@ def as_vectors(values: object) -> NDArray[Any]:
         wide = array.astype(np.float64)
         if wide.dot(wide) < inf:
             return array
-    if array.size and not (array.max() <= MOST and array.min() >= -MOST):
+    if array.size and not (array.max() <= LARGEST_FLOAT and array.min() >= -LARGEST_FLOAT):
         msg = "vectors must consist of finite numbers, which float32 can hold"
         raise InvalidParameterError(msg)
     return array
