@@ -34,13 +34,14 @@ from retrieval_core.types.filters import (
     NotIn,
     Or,
     Text,
+    _Comparison,
+    _Condition,
     all_of,
     chunk_fields,
     lookup,
     matches,
     operators_of,
 )
-from retrieval_core.types.filters.conditions import _Comparison, _Condition
 from retrieval_core.types.filters.syntax import MAX_CONDITIONS, parse_filter, to_json, where
 
 FIELDS: dict[str, Any] = {

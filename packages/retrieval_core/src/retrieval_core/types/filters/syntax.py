@@ -20,9 +20,9 @@ from retrieval_core.types.filters import (
     NotIn,
     Or,
     check_filter_depth,
+    parts_of,
     shown,
 )
-from retrieval_core.types.filters.matching import parts_of
 
 MAX_CONDITIONS = 256
 """Maximum number of conditions of a filter: each of them is tested on every chunk."""
