@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retrieval_core.config import load_config
-from retrieval_core.config.templates import parse_template
+from retrieval_core.config.model import parse_template
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.pipeline.stages.format import format_context, without_delimiter
 from retrieval_core.types import Chunk, Hit, PageSpan, Scores, format_citation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from retrieval_core.config.modes import named_mode
+from retrieval_core.config.model import named_mode
 from retrieval_core_mcp.explain import scrub
 from retrieval_core_mcp.fitting import json_length
 from retrieval_core_mcp.settings import LARGEST_ANSWER, SMALLEST_ANSWER

@@ -40,7 +40,7 @@ class _Modes(click.Choice[str]):
     """The modes of search; each comes back by its main name."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from retrieval_core.config.modes import named_mode  # noqa: PLC0415 - help needs no library
+        from retrieval_core.config.model import named_mode  # noqa: PLC0415 - help needs no library
 
         return named_mode(super().convert(value, param, ctx))
 

@@ -31,7 +31,7 @@ from pydantic import (
     model_validator,
 )
 
-from retrieval_core.config.modes import named_mode
+from retrieval_core.config.model import named_mode
 from retrieval_core.ports import Message  # noqa: TC001 - pydantic reads annotations
 from retrieval_core.types import Degradation  # noqa: TC001 - as above
 

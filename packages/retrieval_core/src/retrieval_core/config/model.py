@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, cast
+from dataclasses import dataclass, field
+from string import Formatter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -31,12 +33,16 @@ from retrieval_core.config.adapters import (
 )
 from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.base import File, Settings
-from retrieval_core.config.modes import named_mode
 from retrieval_core.config.moved import rename_moved
-from retrieval_core.config.provenance import Provenance  # noqa: TC001 - pydantic resolves it at run time
-from retrieval_core.config.templates import DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODE_NAMES = {"vector": "dense", "keyword": "lexical"}
+"""Other names of modes."""
+DEFAULT_TEMPLATE = "[{rank}] {citation}\n{text}"
+BLANK_LINE = "\n\n"
 TOO_DEEP = "the settings are nested too deeply"
 FIXED_DENSE_WEIGHT = 0.5
 """Of a fusion whose weights are the same for every question; see ``docs/measurements.md``."""
@@ -44,6 +50,72 @@ FIXED_DENSE_WEIGHT = 0.5
 
 _FIELDS = frozenset({"number", "citation", "text", "title", "source", "role"})
 """Of a passage in a context."""
+
+
+def named_mode(mode: Any) -> Any:
+    """Return a mode by its main name; every other value as it is."""
+    return MODE_NAMES.get(mode, mode) if isinstance(mode, str) else mode
+
+
+def parse_template(template: str) -> tuple[tuple[str, str | None], ...]:
+    """Split a template into pieces of literal text, each with the name of the field behind it.
+
+    Raises:
+        ConfigurationError: A brace is unbalanced, or a field asks for more than a name.
+    """
+    try:
+        pieces = tuple(Formatter().parse(template))
+    except ValueError as error:
+        msg = f"{error}; double each literal brace: {{{{ or }}}}"
+        raise ConfigurationError(msg) from error
+    for _, name, specification, conversion in pieces:
+        if name == "" or specification or conversion or (name and "[" in name):
+            msg = "a field of a template must be only a name in braces, as in {title}"
+            raise ConfigurationError(msg)
+    return tuple((literal, name) for literal, name, _, _ in pieces)
+
+
+def checked_delimiter(delimiter: str) -> str:
+    """Return a delimiter that can be marked where a passage holds it, without harm to what is written there.
+
+    Raises:
+        ConfigurationError: Every text has it, or it holds the mark.
+    """
+    is_common = len(delimiter) == 1 or (delimiter.isspace() and delimiter != BLANK_LINE)
+    if not is_common and "\\" not in delimiter:
+        return delimiter
+    msg = (
+        f"the delimiter {delimiter!r:.40} can't be distinguished from the text of chunks; use several characters that "
+        "are not all white space and no backslash, for instance a line of ---, or an empty line"
+    )
+    raise ConfigurationError(msg)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Provenance:
+    """The sources of settings that were loaded for an index; all are equal, so that settings compare by value.
+
+    Attributes:
+        sources: By source, weakest first, the keys whose values come from it.
+        given: Keys that a person gave for this run: in a file or preset, or as arguments.
+        file: The file or preset.
+        overrides: The arguments.
+        environment: Those variables of the environment that may be settings.
+        warnings: Sentences about settings that were ignored.
+    """
+
+    sources: Mapping[str, tuple[str, ...]]
+    given: frozenset[str]
+    file: str | Path | None = field(default=None, repr=False)
+    overrides: Mapping[str, Any] = field(default_factory=dict[str, "Any"], repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    warnings: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, Provenance)
+
+    def __hash__(self) -> int:
+        return 0
 
 
 def _fields_of(template: str) -> set[str]:

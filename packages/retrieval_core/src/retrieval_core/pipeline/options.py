@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
-from retrieval_core.config.modes import named_mode
+from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.transform import MOST_VARIANTS, is_variant
 from retrieval_core.ports import Message, Variant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from retrieval_core.config.modes import named_mode
+from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import check_single, checked_values, chosen
 from retrieval_core.pipeline.stages.plan import Plan

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from retrieval_core.config.modes import named_mode
+from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.config.modes import named_mode
+from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import OF_EACH, QueryOptions, checked_values, chosen
 from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, condition_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from retrieval_core.config.templates import parse_template
+from retrieval_core.config.model import parse_template
 from retrieval_core.pipeline.stages.expand import Item, place_of
 from retrieval_core.text.sentences import OMISSION, trim
 from retrieval_core.types import Citation, ContextPassage, LedgerEntry, PageSpan, Quote, Span, format_citation

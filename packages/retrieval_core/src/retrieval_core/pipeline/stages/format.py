@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.config.templates import BLANK_LINE, DEFAULT_TEMPLATE, checked_delimiter, parse_template
+from retrieval_core.config.model import BLANK_LINE, DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.pipeline.stages.excerpts import shown_text
 from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.state import FormattedContext, Stage
