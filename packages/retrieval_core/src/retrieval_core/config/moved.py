@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from retrieval_core.config.base import copy_tree, value_at
 from retrieval_core.config.kinds import NONE
-from retrieval_core.config.tree import copy_tree, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from retrieval_core.adapters.stores.settings_memory import lancedb_folder, read_from_file, read_from_folder
 from retrieval_core.config import RetrievalConfig, moved
+from retrieval_core.config.base import nested_tree
 from retrieval_core.config.loading import Layer, explicit_tree, load_over, merge_layers, read_toml
 from retrieval_core.config.remembered import TABLES_WITH_CODE, names_code, read_remembered, remember
-from retrieval_core.config.tree import nested_tree
 from retrieval_core.errors import ConfigurationError, RetrievalError
 
 if TYPE_CHECKING:
