@@ -20,7 +20,6 @@ from retrieval_core.config.adapters import (
     StoreConfig,
     TransformConfig,
 )
-from retrieval_core.config.addresses import checked_host, host_of, without_credentials, without_secrets
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.config.loading import ENVIRONMENT_PREFIX, load_config, parse_value, preset_names
 from retrieval_core.config.missing import check_complete, missing_settings
@@ -39,6 +38,7 @@ from retrieval_core.config.model import (
     SearchConfig,
     TimeoutsConfig,
 )
+from retrieval_core.config.problems import checked_host, host_of, without_credentials, without_secrets
 
 __all__ = [
     "ENVIRONMENT_PREFIX", "AdapterSettings", "AnalysisConfig", "AnswerConfig", "BreakerConfig", "CacheConfig",

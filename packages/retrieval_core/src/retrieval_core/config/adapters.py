@@ -21,11 +21,10 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from retrieval_core.config import kinds
-from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.base import FROM_A_DUMP, HIDDEN, Settings
 from retrieval_core.config.kinds import NONE, Port, table_of
 from retrieval_core.config.moved import rename_moved
-from retrieval_core.config.problems import NOT_SHOWN
+from retrieval_core.config.problems import NOT_SHOWN, without_secrets
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 PROMPTS = ("keywords", "decompose", "hyde", "history")

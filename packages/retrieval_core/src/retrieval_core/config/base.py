@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, SecretStr, field_validator
 
-from retrieval_core.config.addresses import checked_host, host_of
+from retrieval_core.config.problems import checked_host, host_of
 
 HIDDEN = "**********"
 """The text in place of a secret, as in Pydantic."""

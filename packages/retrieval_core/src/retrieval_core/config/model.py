@@ -31,9 +31,9 @@ from retrieval_core.config.adapters import (
     StoreConfig,
     TransformConfig,
 )
-from retrieval_core.config.addresses import without_secrets
 from retrieval_core.config.base import File, Settings
 from retrieval_core.config.moved import rename_moved
+from retrieval_core.config.problems import without_secrets
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 if TYPE_CHECKING:
