@@ -27,7 +27,7 @@ from retrieval_core.config import kinds
 from retrieval_core.config.adapters import UndeclaredTable
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.config.kinds import CUSTOM, NONE, Port
-from retrieval_core.config.missing import check_complete
+from retrieval_core.config.loading import check_complete
 from retrieval_core.config.problems import problems_of, refusal, without_secrets
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, RetrievalError
 from retrieval_core.ports.checks import ABILITIES, missing_abilities

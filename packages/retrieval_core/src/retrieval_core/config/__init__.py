@@ -21,8 +21,14 @@ from retrieval_core.config.adapters import (
     TransformConfig,
 )
 from retrieval_core.config.base import AdapterSettings
-from retrieval_core.config.loading import ENVIRONMENT_PREFIX, load_config, parse_value, preset_names
-from retrieval_core.config.missing import check_complete, missing_settings
+from retrieval_core.config.loading import (
+    ENVIRONMENT_PREFIX,
+    check_complete,
+    load_config,
+    missing_settings,
+    parse_value,
+    preset_names,
+)
 from retrieval_core.config.model import (
     AnalysisConfig,
     BreakerConfig,
