@@ -439,7 +439,7 @@ class Library:
 
     def _open_default(self, config: RetrievalConfig) -> Index:
         from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - slow to import
-        from retrieval_core.index.places import build_usage  # noqa: PLC0415 - slow to import
+        from retrieval_core.index.settings import build_usage  # noqa: PLC0415 - slow to import
 
         embedder = preloaded_embedder(config)
         from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise, while the model loads

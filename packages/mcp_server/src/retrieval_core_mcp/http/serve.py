@@ -15,7 +15,7 @@ import uvicorn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.open import open_index
-from retrieval_core.index.places import build_usage
+from retrieval_core.index.settings import build_usage
 from retrieval_core.run.observe import Metrics, SeveralObservers
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app

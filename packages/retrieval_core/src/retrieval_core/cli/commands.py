@@ -80,9 +80,8 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
     from retrieval_core.cli.memory import print_memory  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.cli.render import print_report  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.index.places import place_of, store_name  # noqa: PLC0415
     from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
-    from retrieval_core.index.settings import remembered_settings  # noqa: PLC0415
+    from retrieval_core.index.settings import place_of, remembered_settings, store_name  # noqa: PLC0415
 
     config = given.config()
     place = place_of(config)

@@ -142,7 +142,7 @@ class Given:
         """
         if len(self.index_files) < 2:
             from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - as above
-            from retrieval_core.index.places import build_usage  # noqa: PLC0415 - as above
+            from retrieval_core.index.settings import build_usage  # noqa: PLC0415 - as above
 
             embedder = None if config.search.mode == "lexical" else preloaded_embedder(config)
             from retrieval_core.index.open import open_index  # noqa: PLC0415 - while the model loads

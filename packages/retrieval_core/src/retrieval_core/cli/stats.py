@@ -104,7 +104,7 @@ def stats_command(*, reset: bool, given: Given) -> None:
     """
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
-    from retrieval_core.index.places import totals_of  # noqa: PLC0415
+    from retrieval_core.index.settings import totals_of  # noqa: PLC0415
     from retrieval_core.run.observe import read_totals, reset_totals  # noqa: PLC0415
 
     config = given.config()

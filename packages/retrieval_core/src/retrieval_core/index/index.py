@@ -6,21 +6,30 @@ import asyncio
 import secrets
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
+from difflib import get_close_matches
+from os import sep
+from pathlib import Path, PurePath, PurePosixPath
 from reprlib import repr  # noqa: A004 - shortens long values
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.errors import InvalidParameterError, StoreError, checked_count
-from retrieval_core.index.incomplete import IncompleteIndex, note_of_progress
+from retrieval_core.adapters.stores.first_run import read_progress
+from retrieval_core.errors import (
+    IncompleteSearchError,
+    InvalidParameterError,
+    StoreError,
+    UnreadableFileError,
+    checked_count,
+    progress_of_first_run,
+)
 from retrieval_core.index.integrity import IntegrityCheck
-from retrieval_core.index.pages import Pages
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.ports import FetchRequest, Versioned
 from retrieval_core.run.outcomes import value_of
+from retrieval_core.run.sync import to_a_loop
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.run.twins import sync_twin
-from retrieval_core.types import Chunk, Document
+from retrieval_core.types import Chunk, Degradation, Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +39,13 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
+    from retrieval_core.pipeline.options import QueryOptions
+    from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.query_engine import Retrieval
+    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.ports import Embedder, Store, StoreInfo
-    from retrieval_core.types import ChunkValidation, Degradation, DocumentInfo, IntegrityReport
+    from retrieval_core.run.runner import Run
+    from retrieval_core.types import ChunkValidation, DocumentInfo, IntegrityReport, Query, RetrievalResult
 
 T = TypeVar("T")
 
@@ -93,9 +107,8 @@ class Index(RetrievalPipeline):
         self._place = place
         self._memory = memory
         if place is not None:
-            self._retrieval = IncompleteIndex(self._retrieval, place, is_strict=self.config.strict)
+            self._retrieval = _Incomplete(self._retrieval, place, is_strict=self.config.strict)
         self._integrity = IntegrityCheck(ingester, self._run)
-        self._pages = Pages(ingester)
 
     async def aingest(
         self,
@@ -164,7 +177,7 @@ class Index(RetrievalPipeline):
 
     async def progress_note(self) -> Degradation | None:
         """Return how much of a new index is ready while any process is indexing its first documents; else ``None``."""
-        return None if self._place is None else await note_of_progress(self._place)
+        return None if self._place is None else await _note_of_progress(self._place)
 
     async def aadd(self, chunks: Sequence[Chunk]) -> None:
         """Add your own chunks: all of them or none. A chunk replaces the chunk with the same ID.
@@ -264,10 +277,8 @@ class Index(RetrievalPipeline):
                 documents = await index.afind_documents(["notes/moon.md"])
                 print(await index.adelete(document.id for document in documents), "chunks removed")
         """
-        from retrieval_core.index.naming import find_documents  # noqa: PLC0415 - few programs need it
-
         wanted = tuple(each_of(str, names, "find_documents()"))
-        return await find_documents(wanted, [each async for each in self.adocuments()], self._ingester)
+        return await _find_documents(wanted, [each async for each in self.adocuments()], self._ingester)
 
     find_documents = sync_twin(afind_documents, seconds=None)
 
@@ -385,7 +396,10 @@ class Index(RetrievalPipeline):
             UnreadableFileError: The chunk is not from a PDF file, or the file is missing or was changed.
             StoreError: The index can't be read.
         """
-        return await self._pages.place(chunk, page)
+        from retrieval_core.ingest.readers.pdf_places import place_on_page  # noqa: PLC0415 - for who asks for pages
+
+        file, number = await self._page_of(chunk, page)
+        return await asyncio.to_thread(place_on_page, file, Path(chunk.document_id), number, chunk.text)
 
     place_on_page = sync_twin(aplace_on_page, seconds=None)
 
@@ -403,9 +417,32 @@ class Index(RetrievalPipeline):
             UnreadableFileError: The chunk is not from a PDF file, or the file is missing or was changed.
             StoreError: The index can't be read.
         """
-        return await self._pages.picture(chunk, checked_count(width, "width"), page)
+        from retrieval_core.ingest.readers.pdf_places import picture_of_page  # noqa: PLC0415 - for who asks for pages
+
+        checked_count(width, "width")
+        file, number = await self._page_of(chunk, page)
+        return await asyncio.to_thread(picture_of_page, file, Path(chunk.document_id), number, width)
 
     picture_of_page = sync_twin(apicture_of_page, seconds=None)
+
+    async def _page_of(self, chunk: Chunk, page: int | None) -> tuple[bytes, int]:
+        """Return the file of a chunk, and the number of the page that is asked for, or of its first one.
+
+        Raises:
+            InvalidParameterError: The chunk is not on that page.
+            UnreadableFileError: It is of no PDF, or of one that is gone or was changed.
+        """
+        source = chunk.source or chunk.document_id
+        # A file that is one document gives it its name; what was added without a file may name any source.
+        is_of_file = chunk.document_id == source and PurePath(source).suffix.lower() == ".pdf"
+        state = (await self._ingester.store.sources()).get(source) if is_of_file and chunk.page_span else None
+        if state is None or chunk.page_span is None:
+            raise UnreadableFileError(source, "the passage is of no page of a PDF file that was indexed")
+        first, last = chunk.page_span.first, chunk.page_span.last
+        if page is not None and not first <= page <= last:
+            msg = f"page must be one of the passage, from {first} to {last}, got {page}"
+            raise InvalidParameterError(msg)
+        return await self._ingester.read_unchanged(state), page or first
 
     async def acheck_integrity(
         self,
@@ -490,3 +527,98 @@ def _moments(chunks: Iterable[Chunk]) -> dict[str, datetime]:
     return {
         chunk.source: chunk.timestamp for chunk in chunks if chunk.source is not None and chunk.timestamp is not None
     }
+
+
+class _Incomplete:
+    """Adds to each result how much of the index is there, while its first documents are being indexed.
+
+    Args:
+        place: The file or folder of the index.
+        is_strict: Whether a search of an incomplete index fails.
+    """
+
+    def __init__(self, retrieval: Retrieval, place: Path, *, is_strict: bool) -> None:
+        self._retrieval = retrieval
+        self._place = place
+        self._is_strict = is_strict
+        self._is_complete = False
+
+    def plan(self, filters: Filters, options: QueryOptions) -> Plan:
+        """Put settings and a caller's arguments together."""
+        return self._retrieval.plan(filters, options)
+
+    async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+        """Return the result of a query.
+
+        Raises:
+            IncompleteSearchError: The index is incomplete, and that is an error.
+            RetrievalError: As the retrieval.
+        """
+        note = None if self._is_complete else await _note_of_progress(self._place)
+        result = await self._retrieval.retrieve(run, query, plan)
+        if note is None:
+            self._is_complete = self._is_complete or bool(result.hits)
+            return result
+        if self._is_strict:
+            raise IncompleteSearchError(note.reason, result.hits)
+        return replace(result, degraded=(*result.degraded, note))
+
+
+async def _note_of_progress(place: Path) -> Degradation | None:
+    """Return how much of a new index is there; ``None`` if it is not being made."""
+    await to_a_loop()
+    if (progress := await asyncio.to_thread(read_progress, place)) is None:
+        return None
+    return Degradation("index", f"{progress_of_first_run(*progress)}; the others can't be found yet")
+
+
+async def _find_documents(
+    names: Sequence[str], documents: Sequence[DocumentInfo], ingester: Ingester
+) -> tuple[DocumentInfo, ...]:
+    """Return the documents that names stand for, each once.
+
+    A name in the index comes before a path to a file.
+
+    Args:
+        names: As :meth:`retrieval_core.Index.afind_documents` takes them.
+        documents: All documents of the index.
+        ingester: Knows where files are.
+
+    Raises:
+        InvalidParameterError: The index has no document of a name.
+    """
+    found: dict[str, DocumentInfo] = {}
+    for name in names:
+        of_name = _named(name, documents)
+        if not of_name and name:
+            try:
+                sources = set(await ingester.names_at(Path(name), is_folder=name.endswith(("/", sep))))
+            except (OSError, ValueError):  # no path of this system, or the current folder is gone
+                sources = set[str]()
+            of_name = [each for each in documents if each.source in sources]
+        if not of_name:
+            raise InvalidParameterError(_unknown(name, documents))
+        found.update((each.id, each) for each in of_name)
+    return tuple(found.values())
+
+
+def _named(name: str, documents: Iterable[DocumentInfo]) -> list[DocumentInfo]:
+    """Return the document of an id, else those of a file or folder by its name in the index."""
+    if name.endswith("/"):
+        return [each for each in documents if each.id.startswith(name)]
+    of_file = [each for each in documents if name in (each.id, each.source)]
+    return [each for each in of_file if each.id == name] or of_file
+
+
+def _unknown(name: str, documents: Iterable[DocumentInfo]) -> str:
+    known = {text: None for each in documents for text in (each.id, each.source) if text}
+    folders = {f"{folder}/": None for text in known for folder in PurePosixPath(text).parents if folder.name}
+    candidates = [*known, *folders]
+    end = name.replace(sep, "/").rstrip("/").rpartition("/")[2]
+    near = (
+        [each for each in candidates if each.rstrip("/") == name.rstrip("/")]
+        or get_close_matches(name, candidates, n=1)
+        or [each for each in candidates if each.rstrip("/").rpartition("/")[2] == end]
+    )
+    advice = f"Did you mean {near[0]!r}?" if near else "Run 'retrieval list' to see all names."
+    return f"the index has no document {name!r:.200}. {advice}"

@@ -30,8 +30,14 @@ from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.config.kinds import VERIFIER
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.index import Index
-from retrieval_core.index.places import place_on_disk
-from retrieval_core.index.settings import RemembersSettings, SettingsMemory, base_folder, load_index_config
+from retrieval_core.index.settings import (
+    ON_DISK,
+    RemembersSettings,
+    SettingsMemory,
+    base_folder,
+    load_index_config,
+    place_of,
+)
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name
@@ -191,7 +197,7 @@ def assemble_index(
         store = build_store(config.store, location, embedder, analyzer=analyzer)
     llm = build_llm(config.llm) if llm is None else llm
     graph = build_graph_translator(config.graph, store)
-    place = place_on_disk(config, location)
+    place = place_of(config, location) if config.store.kind in ON_DISK else None
     memory = None
     if place is not None and isinstance(store, RemembersSettings):
         memory = SettingsMemory(config, store, location, unused)

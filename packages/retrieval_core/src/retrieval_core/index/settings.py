@@ -1,4 +1,4 @@
-"""The settings of an index: what it remembers, a ``retrieval.toml`` beside it, and what is given on top."""
+"""Where an index is, and its settings: those that it remembers, a ``retrieval.toml`` beside it, and the given ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from retrieval_core.ports import Change
+    from retrieval_core.run.observe import UsageStats
 
 FILE_NAME = "retrieval.toml"
 """Looked for in the folder of an index, then in :func:`base_folder`."""
 REMEMBERED = "the index"
 """Names the source of the settings that an index remembers."""
 DEFAULT_TABLE = "text_pages"
+ON_DISK = frozenset({"sqlite", "lancedb"})
+"""Kinds of stores that keep an index in a file or folder of this machine."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +119,46 @@ def base_folder(index: Path) -> Path:
     return parent.parent if parent.name == ".retrieval" else parent
 
 
+def place_of(config: RetrievalConfig, index: str | Path | None = None) -> Path:
+    """Return the file or folder of an index, if its store keeps it in one; by default of the configured index."""
+    path = Path(index or config.index)
+    return lancedb_folder(path) if config.store.kind == "lancedb" else path
+
+
+def store_name(config: RetrievalConfig) -> str | None:
+    """Return the name of the store that is filled, for people; ``None`` for a file or folder that is not there."""
+    store = config.store
+    match store.kind:
+        case kind if kind in ON_DISK:
+            place = place_of(config)
+            return str(place) if place.exists() else None
+        case "qdrant":
+            where = store.qdrant.path or store.qdrant.url
+            return f"the Qdrant collection {store.qdrant.collection} at {where}"
+        case "pinecone":
+            namespace = f", namespace {store.pinecone.namespace}" * bool(store.pinecone.namespace)
+            return f"the Pinecone index {store.pinecone.index_name or store.pinecone.host}{namespace}"
+        case "memory":
+            return "memory, which is lost when the process ends"
+        case kind:
+            return f"the store {kind}"
+
+
+def totals_of(config: RetrievalConfig) -> Path | None:
+    """Return the file in which queries of the index are counted; ``None`` where it is not kept on this machine."""
+    from retrieval_core.run.observe import totals_beside  # noqa: PLC0415 - most programs do not count
+
+    return None if config.store.kind in {"memory", "pinecone", "qdrant"} else totals_beside(place_of(config))
+
+
+def build_usage(config: RetrievalConfig) -> UsageStats | None:
+    """Return what counts queries beside the index; ``None`` where it is not kept on this machine, or not there yet."""
+    from retrieval_core.run.observe import UsageStats  # noqa: PLC0415 - most programs do not count
+
+    file = totals_of(config)
+    return UsageStats(file) if file is not None and place_of(config).exists() else None
+
+
 def find_settings_file(index: Path) -> Path | None:
     """Return the ``retrieval.toml`` beside an index; ``None`` if there is none."""
     try:
@@ -133,10 +176,10 @@ def _is_meant(file: Path) -> bool:
 
 def remembered_settings(config: RetrievalConfig) -> dict[str, Any]:
     """Return the settings that the index of a configuration remembers, by key; without those that can't be used."""
-    return _remembered(_place_of(config))[0]
+    return _remembered(_store_of(config))[0]
 
 
-def _place_of(config: RetrievalConfig, index: str | Path | None = None) -> dict[str, Any]:
+def _store_of(config: RetrievalConfig, index: str | Path | None = None) -> dict[str, Any]:
     table = config.store.tables.get("lancedb")
     store = {"kind": config.store.kind, "lancedb": {} if table is None else dict(table)}
     return {"index": str(index or config.index), "store": store}
@@ -278,7 +321,7 @@ class SettingsMemory:
         import asyncio  # noqa: PLC0415 - who only loads settings can wait for it
 
         try:
-            kept, _ = await asyncio.to_thread(_remembered_text, _place_of(self._config, self._index))
+            kept, _ = await asyncio.to_thread(_remembered_text, _store_of(self._config, self._index))
             old = {} if kept is None else read_remembered(kept)[0]
             new = remember(self._config, old, self._plugged_in)
             text = json.dumps(new, ensure_ascii=False, sort_keys=True)

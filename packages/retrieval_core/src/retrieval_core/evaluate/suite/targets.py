@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchError
 from retrieval_core.evaluate.suite.results import Subject
-from retrieval_core.index.places import place_of
+from retrieval_core.index.settings import place_of
 from retrieval_core.pipeline.lifecycle import Calls
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
 from retrieval_core.pipeline.stages.sound import fetch
