@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from retrieval_core.adapters.stores.sqlite import SqliteStore
-from retrieval_core.ingest.parsed import ParsedDocument
 from retrieval_core.ingest.readers import read_file
-from retrieval_core.ingest.readers.csv_cells import parse_rows
+from retrieval_core.ingest.readers.base import ParsedDocument
+from retrieval_core.ingest.readers.tables import parse_rows
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import Change
 from retrieval_core.types import Document

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from retrieval_core import Document
 from retrieval_core.ingest.comparison import compare_chunks
-from retrieval_core.ingest.parsed import ParsedDocument
+from retrieval_core.ingest.readers.base import ParsedDocument
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.types import content_hash
 

@@ -21,7 +21,7 @@ from retrieval_core.ingest.readers import read_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.ingest.parsed import ParsedDocument
+    from retrieval_core.ingest.readers.base import ParsedDocument
 
 PIXEL = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==")
 HTML = """<!doctype html><html><head><title>Rolling back | Docs</title><meta name="author" content="Ada">

@@ -13,14 +13,13 @@ from reportlab.pdfgen.canvas import Canvas
 
 from retrieval_core.errors import MissingExtraError, UnreadableFileError
 from retrieval_core.ingest.readers import read_file
-from retrieval_core.ingest.readers.pdf_layout import markdown_pages
-from retrieval_core.ingest.readers.pdf_lines import Line, lines_of_page
+from retrieval_core.ingest.readers.pdf import Line, lines_of_page, markdown_pages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from retrieval_core.ingest.parsed import ParsedDocument
+    from retrieval_core.ingest.readers.base import ParsedDocument
 
 BODY = ("Helvetica", 10)
 HEADING = ("Helvetica-Bold", 16)

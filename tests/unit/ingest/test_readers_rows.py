@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest.readers import ReadOptions, read_file
-from retrieval_core.ingest.readers.cells import TypeGuess, convert
+from retrieval_core.ingest.readers.tables import TypeGuess, convert
 from retrieval_core.ingest.report import ColumnNote, Note
 
 if TYPE_CHECKING:
-    from retrieval_core.ingest.parsed import ParsedDocument
+    from retrieval_core.ingest.readers.base import ParsedDocument
 
 
 @pytest.fixture(name="folder")

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest.readers import read_file, supported_suffixes
-from retrieval_core.ingest.readers.markdown import split_front_matter
+from retrieval_core.ingest.readers.markup import split_front_matter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.ingest.parsed import ParsedDocument
+    from retrieval_core.ingest.readers.base import ParsedDocument
 
 
 def read_bytes(folder: Path, name: str, content: bytes) -> ParsedDocument:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
+from retrieval_core.ingest.readers.base import ParsedDocument, ParsedPage
 from retrieval_core.ingest.split import ChunkSizes, fit_headings, split_document
 from retrieval_core.types import Document, PageSpan, Span
 
 if TYPE_CHECKING:
-    from retrieval_core.ingest.parsed import Markup
+    from retrieval_core.ingest.readers.base import Markup
     from retrieval_core.types import Chunk, Section
 
 

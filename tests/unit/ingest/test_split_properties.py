@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
+from retrieval_core.ingest.readers.base import ParsedDocument, ParsedPage
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.types import Document, PageSpan, Span
 

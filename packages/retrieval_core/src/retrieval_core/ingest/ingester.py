@@ -25,6 +25,7 @@ from retrieval_core.errors import (
 from retrieval_core.ingest.batches import (
     CHUNKS_PER_WRITE,
     Batch,
+    ChunkVectors,
     Finished,
     Prepared,
     Tally,
@@ -33,11 +34,9 @@ from retrieval_core.ingest.batches import (
     equal_together,
 )
 from retrieval_core.ingest.comparison import restore_chunk
-from retrieval_core.ingest.embedding import ChunkVectors
-from retrieval_core.ingest.files import Discovery, FoundFile, discover, hash_file
-from retrieval_core.ingest.names import FileNames
-from retrieval_core.ingest.parsed import ParsedDocument
+from retrieval_core.ingest.files import Discovery, FileNames, FoundFile, discover, hash_file
 from retrieval_core.ingest.readers import supported_suffixes
+from retrieval_core.ingest.readers.base import ParsedDocument
 from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
 from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document

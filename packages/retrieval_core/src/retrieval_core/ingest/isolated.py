@@ -17,9 +17,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import RetrievalError, UnreadableFileError
-from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
 from retrieval_core.ingest.readers import ReadOptions, read_file
-from retrieval_core.ingest.readers.base import unreadable
+from retrieval_core.ingest.readers.base import ParsedDocument, ParsedPage, unreadable
 from retrieval_core.ingest.report import ColumnNote, FileNote
 from retrieval_core.types import Span
 

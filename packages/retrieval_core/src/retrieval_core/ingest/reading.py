@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from retrieval_core.ingest.files import FoundFile
-    from retrieval_core.ingest.parsed import ParsedDocument
+    from retrieval_core.ingest.readers.base import ParsedDocument
     from retrieval_core.ingest.report import Note
     from retrieval_core.run.threads import ThreadPool
     from retrieval_core.types import Metadata

@@ -6,27 +6,325 @@ range of the document's text. Nothing overlaps: what surrounds a chunk is one fe
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Literal
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ingest.packing import Packer, section_tree
-from retrieval_core.ingest.parsed import page_span
-from retrieval_core.text.markdown import parse_markdown, plain_blocks
+from retrieval_core.ingest.readers.base import page_span
+from retrieval_core.text.markdown import Block, parse_markdown, plain_blocks
+from retrieval_core.text.sentences import LIST_ITEM, sentence_ends, trim
 from retrieval_core.types import Chunk, Section, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from retrieval_core.ingest.packing import SectionNode
-    from retrieval_core.ingest.parsed import ParsedDocument, ParsedPage
+    from retrieval_core.ingest.readers.base import ParsedDocument, ParsedPage
     from retrieval_core.ports import TokenCounter
-    from retrieval_core.text.markdown import Block
+    from retrieval_core.text.markdown import BlockKind
     from retrieval_core.types import Document
+
+    Level = Callable[[str], list[int]]
+    """Returns the offsets at which a text may be cut."""
+    Path = tuple[str, ...]
+    Allowance = Callable[[Path], int]
+
+_LINE_END = re.compile(r"\n+")
+_ITEM_START = re.compile(rf"\n+(?=[ \t]*{LIST_ITEM}[ \t])")
+_WORD_END = re.compile(r"\s+")
+_JOINERS = "\u200d\ufe0e\ufe0f"
+# Only this many characters for each token allowed are looked at when words are counted out; no tokenizer takes more.
+_WINDOW = 64
+_SLACK = 1.1
+
+
+def _line_ends(text: str) -> list[int]:
+    return [match.end() for match in _LINE_END.finditer(text)]
+
+
+def _item_starts(text: str) -> list[int]:
+    return [match.end() for match in _ITEM_START.finditer(text)]
+
+
+_LEVELS: dict[BlockKind, tuple[Level, ...]] = {
+    "heading": (),
+    "paragraph": (sentence_ends, _line_ends),
+    "list": (_item_starts, sentence_ends, _line_ends),
+    "table": (_line_ends,),
+    "code": (_line_ends,),
+}
+
+
+def cut_block(text: str, block: Block, limit: int, measure: Callable[[Span], int]) -> list[Span]:
+    """Cut a block into the largest natural pieces of at most ``limit`` tokens each.
+
+    Prose is cut after sentences, then after lines; tables and code after lines; lists before items first. What is
+    longer still is cut between words, and only a single longer word inside.
+
+    Returns:
+        Pieces in order. All characters outside them are white space.
+    """
+    return list(_cut(text, block.span, _LEVELS[block.kind], limit, measure))
+
+
+def _cut(text: str, span: Span, levels: Sequence[Level], limit: int, measure: Callable[[Span], int]) -> Iterator[Span]:
+    if measure(span) <= limit:
+        yield span
+    elif levels:
+        start = span.start
+        ends = [start + end for end in levels[0](text[start : span.end])]
+        for end in (*ends, span.end):
+            piece = trim(text, start, end, keep_indentation=levels[0] is not sentence_ends)
+            if piece is not None:
+                yield from _cut(text, piece, levels[1:], limit, measure)
+            start = end
+    else:
+        yield from _cut_words(text, span, limit, measure)
+
+
+def _cut_words(text: str, span: Span, limit: int, measure: Callable[[Span], int]) -> Iterator[Span]:
+    """Take as many words as fit, again and again; of a word that does not fit, as many characters.
+
+    The pieces are made about equally long, so that no crumb is left at the end.
+    """
+    total = measure(span)
+    limit = min(limit, int(_SLACK * total / -(-total // limit)) + 1)
+    start = span.start
+    while (rest := trim(text, start, span.end)) is not None:
+        window = min(rest.end, rest.start + _WINDOW * limit)
+        if window == rest.end and measure(rest) <= limit:
+            yield rest
+            return
+        words = (match.start() for match in _WORD_END.finditer(text, rest.start, window))
+        first = next(words, None)
+        fitting = None if first is None else _longest(rest.start, chain((first,), words), limit, measure)
+        start = fitting or _cut_word(text, rest.start, first or window, limit, measure)
+        yield Span(rest.start, start)
+
+
+def _cut_word(text: str, start: int, end: int, limit: int, measure: Callable[[Span], int]) -> int:
+    characters = range(start + 1, end + 1)
+    whole = (at for at in characters if at == len(text) or not _continues(text[at]))
+    # A pile of accents beyond any budget is cut as well; and a single code point stays, whatever it costs.
+    return _longest(start, whole, limit, measure) or _longest(start, characters, limit, measure) or start + 1
+
+
+def _longest(start: int, ends: Iterable[int], limit: int, measure: Callable[[Span], int]) -> int | None:
+    """Return the last of the ends that is within the limit; counts grow with the text, so halving finds it.
+
+    The search first doubles its reach, and no more ends than that are taken: the text may be a thousand times longer
+    than what fits.
+    """
+    remaining, reached = iter(ends), list[int]()
+    low, high = -1, 1
+    while len(reached) < high:
+        reached += islice(remaining, high - len(reached))
+        if len(reached) == high and measure(Span(start, reached[-1])) <= limit:
+            low, high = high - 1, high * 2
+        else:
+            high = min(high - 1, len(reached))
+    while high - low > 1:
+        middle = (low + high) // 2
+        if measure(Span(start, reached[middle])) <= limit:
+            low = middle
+        else:
+            high = middle
+    return reached[low] if low >= 0 else None
+
+
+def _continues(character: str) -> bool:
+    """Whether a character is drawn as part of the one before it."""
+    return bool(unicodedata.combining(character)) or character in _JOINERS
+
+
+@dataclass(slots=True)
+class SectionNode:
+    """A heading with everything below it, down to the next heading of its own or a higher level; the root has none.
+
+    Attributes:
+        path: Headings from the outermost to its own.
+        blocks: Its heading and what stands before the first heading below it.
+    """
+
+    level: int
+    path: tuple[str, ...]
+    blocks: list[Block] = field(default_factory=list["Block"])
+    children: list[SectionNode] = field(default_factory=list["SectionNode"])
+
+    @property
+    def span(self) -> Span:
+        """From its heading to the end of the last section in it."""
+        last = self.children[-1].span.end if self.children else self.blocks[-1].span.end
+        return Span(self.blocks[0].span.start if self.blocks else self.children[0].span.start, last)
+
+    def walk(self) -> Iterator[SectionNode]:
+        """Yield this node and all below it, in the order of the text."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def section_tree(blocks: Iterable[Block]) -> SectionNode:
+    """Return the sections of a document below a root that has no heading."""
+    root = SectionNode(0, ())
+    open_nodes = [root]
+    for block in blocks:
+        if block.kind == "heading":
+            while open_nodes[-1].level >= block.level:
+                open_nodes.pop()
+            parent = open_nodes[-1]
+            node = SectionNode(block.level, (*parent.path, block.title) if block.title else parent.path)
+            parent.children.append(node)
+            open_nodes.append(node)
+        open_nodes[-1].blocks.append(block)
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkDraft:
+    """A chunk to be: where it lies, and the headings above all of it."""
+
+    span: Span
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """Fills chunks with the blocks of a document.
+
+    Attributes:
+        text: The document.
+        measure: Counts the tokens of a range of the text.
+        allowance: The most tokens that a chunk below some headings may have.
+        min_tokens: Sections below it are put together with neighbours.
+    """
+
+    text: str
+    measure: Callable[[Span], int]
+    allowance: Allowance
+    min_tokens: int
+
+    def pack(self, node: SectionNode, lead: int | None = None) -> list[ChunkDraft]:
+        """Return the chunks of a section and those below it.
+
+        A heading says nothing alone, so it always goes with what follows: with the text below it, or else with the
+        first section below it.
+
+        Args:
+            node: The section.
+            lead: Where the headings above it begin that have no text of their own.
+        """
+        blocks = node.blocks
+        start = lead if lead is not None else blocks[0].span.start if blocks else None
+        elements: list[list[ChunkDraft]] = []
+        if any(block.kind != "heading" for block in blocks) or not node.children:
+            elements.append(self._pack_blocks(blocks, node.path, start))
+            start = None
+        for child in node.children:
+            elements.append(self.pack(child, start))
+            start = None
+        return [draft for element in self._join_small(elements) for draft in element]
+
+    def _pack_blocks(self, blocks: Sequence[Block], path: Path, start: int | None) -> list[ChunkDraft]:
+        limit = self.allowance(path)
+        return [ChunkDraft(span, path) for span in self._fill(self._units(blocks, limit, start), limit)]
+
+    def _units(self, blocks: Sequence[Block], limit: int, start: int | None) -> list[Span]:
+        """Return the ranges that are not cut any further: whole blocks where they fit, otherwise pieces of them.
+
+        A heading belongs to the first block below it, unless that one has to be cut.
+        """
+        units: list[Span] = []
+        for position, block in enumerate(blocks):
+            start = block.span.start if start is None else start
+            whole = Span(start, block.span.end)
+            if block.kind == "heading" and position + 1 < len(blocks):
+                continue
+            if self.measure(whole) <= limit:
+                units.append(whole)
+            else:
+                headings = trim(self.text, start, block.span.start)
+                if headings is not None:
+                    units.extend(cut_block(self.text, Block("heading", headings), limit, self.measure))
+                units.extend(cut_block(self.text, block, limit, self.measure))
+            start = None
+        return units
+
+    def _fill(self, units: Sequence[Span], limit: int) -> list[Span]:
+        """Join units to as few chunks as possible, of sizes as even as possible.
+
+        Filling each to the brim would leave a crumb at the end of every section; so the smallest brim that needs no
+        more chunks is used.
+        """
+        sizes = [self.measure(unit) for unit in units]
+        if units and sum(sizes) <= limit:
+            return self._verified(units, limit)
+        fewest = len(_runs(sizes, limit))
+        low, high = max(sizes, default=0), limit
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if len(_runs(sizes, middle)) <= fewest else (middle + 1, high)
+        return [span for run in _runs(sizes, high) for span in self._verified(units[run.start : run.stop], limit)]
+
+    def _verified(self, units: Sequence[Span], limit: int) -> list[Span]:
+        """Return the units as one range, or as several where the whole counts more tokens than its parts together."""
+        whole = Span(units[0].start, units[-1].end)
+        if len(units) == 1 or self.measure(whole) <= limit:
+            return [whole]
+        half = len(units) // 2
+        return [*self._verified(units[:half], limit), *self._verified(units[half:], limit)]
+
+    def _join_small(self, elements: Sequence[list[ChunkDraft]]) -> list[list[ChunkDraft]]:
+        """Join neighbouring sections of one chunk each, until they reach the minimum or do not fit.
+
+        What stays too small at the end of such a row goes to the chunk before it.
+        """
+        joined: list[list[ChunkDraft]] = []
+        for element in elements:
+            merged = self._merged(joined[-1], element) if joined and self._is_small(joined[-1]) else None
+            if merged is not None:
+                joined[-1] = [merged]
+            else:
+                joined.append(element)
+        for position in range(len(joined) - 1, 0, -1):
+            if self._is_small(joined[position]):
+                merged = self._merged(joined[position - 1], joined[position])
+                if merged is not None:
+                    joined[position - 1 : position + 1] = [[merged]]
+        return joined
+
+    def _is_small(self, element: Sequence[ChunkDraft]) -> bool:
+        return len(element) == 1 and self.measure(element[0].span) < self.min_tokens
+
+    def _merged(self, first: Sequence[ChunkDraft], second: Sequence[ChunkDraft]) -> ChunkDraft | None:
+        if len(first) != 1 or len(second) != 1:
+            return None
+        path = _common_prefix(first[0].path, second[0].path)
+        span = Span(first[0].span.start, second[0].span.end)
+        return ChunkDraft(span, path) if self.measure(span) <= self.allowance(path) else None
+
+
+def _runs(sizes: Sequence[int], limit: int) -> list[range]:
+    """Return which consecutive sizes add up to at most the limit, each run as long as possible."""
+    runs: list[range] = []
+    start, total = 0, 0
+    for position, size in enumerate(sizes):
+        if position > start and total + size > limit:
+            runs.append(range(start, position))
+            start, total = position, 0
+        total += size
+    return [*runs, range(start, len(sizes))] if sizes else runs
+
+
+def _common_prefix(first: Path, second: Path) -> Path:
+    shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return tuple(heading for heading, _ in shared)
+
 
 _LEAST_TOKENS = 16
 _HEADING_WIDTHS = (160, 80, 40, 20, 10)

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from retrieval_core.ingest.parsed import ParsedDocument
+    from retrieval_core.ingest.readers.base import ParsedDocument
 
     Reader: TypeAlias = Callable[[Path, ReadOptions], Iterator[ParsedDocument]]
 
 __all__ = ["ReadOptions", "read_file", "supported_suffixes"]
 
 _READERS = {
-    **dict.fromkeys((".md", ".markdown", ".mdx"), ("markdown", "read_markdown")),
-    **dict.fromkeys((".txt", ".text", ".rst", ".adoc", ".org", ".log"), ("markdown", "read_plain")),
-    **dict.fromkeys((".csv", ".tsv"), ("csv_rows", "read_csv")),
-    **dict.fromkeys((".jsonl", ".ndjson"), ("json_rows", "read_json_lines")),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), ("html", "read_html")),
+    **dict.fromkeys((".md", ".markdown", ".mdx"), ("markup", "read_markdown")),
+    **dict.fromkeys((".txt", ".text", ".rst", ".adoc", ".org", ".log"), ("markup", "read_plain")),
+    **dict.fromkeys((".csv", ".tsv"), ("rows", "read_csv")),
+    **dict.fromkeys((".jsonl", ".ndjson"), ("rows", "read_json_lines")),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), ("markup", "read_html")),
     ".pdf": ("pdf", "read_pdf"),
-    ".docx": ("word", "read_docx"),
-    ".pptx": ("slides", "read_pptx"),
-    ".epub": ("epub", "read_epub"),
+    ".docx": ("office", "read_docx"),
+    ".pptx": ("office", "read_pptx"),
+    ".epub": ("office", "read_epub"),
 }
 """The module and the function of each reader: who only asks an index waits for none of them."""
 

@@ -14,8 +14,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.ingest.readers.base import RefusedError, vendor
-from retrieval_core.ingest.readers.pdf import PDFIUM
-from retrieval_core.ingest.readers.pdf_lines import reading_order
+from retrieval_core.ingest.readers.pdf import PDFIUM, reading_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence

@@ -1,27 +1,35 @@
-"""The reader of CSV and TSV; each row is a document."""
+"""Files whose rows are documents: CSV and JSON lines."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from math import isfinite
+from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.ingest.readers.base import clean, unreadable
-from retrieval_core.ingest.readers.cells import TypeGuess, convert
-from retrieval_core.ingest.readers.columns import SAMPLE_ROWS, Layout, UniqueKey, find_columns
-from retrieval_core.ingest.readers.csv_cells import RowError, parse_rows
+from retrieval_core.ingest.readers.base import MOST_NESTING, RefusedError, clean, unreadable
 from retrieval_core.ingest.readers.encoding import detect_encoding
+from retrieval_core.ingest.readers.tables import (
+    SAMPLE_ROWS,
+    Layout,
+    RowError,
+    TypeGuess,
+    UniqueKey,
+    convert,
+    find_columns,
+    parse_rows,
+)
 from retrieval_core.ingest.report import FileNote
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
-    from retrieval_core.ingest.parsed import ParsedDocument
-    from retrieval_core.ingest.readers.base import ReadOptions
-    from retrieval_core.ingest.readers.cells import ColumnType
+    from retrieval_core.ingest.readers.base import ParsedDocument, ReadOptions
+    from retrieval_core.ingest.readers.tables import ColumnType
 
 _DELIMITERS = ",;\t|"
 _PROBE_LINES = 20
@@ -35,7 +43,7 @@ def read_csv(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
     The file is read twice, a row at a time: the types of columns and the uniqueness of keys need all rows.
     """
     table = _Table(path, options)
-    types, layout = _survey(table, options)
+    types, layout = _survey_table(table, options)
     for number, cells in table.rows():
         row = {name: convert(cell, types.get(name, "text")) for name, cell in cells.items()}
         document = layout.document(row, number)
@@ -43,7 +51,7 @@ def read_csv(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
             yield document
 
 
-def _survey(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType], Layout]:
+def _survey_table(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType], Layout]:
     guesses: dict[str, TypeGuess] = {}
     key = UniqueKey()
     sample: list[dict[str, str]] = []
@@ -197,3 +205,62 @@ class _ColumnNames:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_MOST_NAMES]))
     return shown + f" and {len(names) - _MOST_NAMES:,} more" * (len(names) > _MOST_NAMES)
+
+
+def read_json_lines(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
+    """Read a file with one JSON object a line; blank lines do not count.
+
+    The file is read twice, a line at a time, since a broken line or a repeated key must be known before the first row.
+    """
+    encoding = detect_encoding(path, options)
+    layout = _survey_lines(path, encoding, options)
+    for number, row in _rows(path, encoding):
+        document = layout.document(row, number)
+        if document is not None:
+            yield document
+
+
+def _survey_lines(path: Path, encoding: str, options: ReadOptions) -> Layout:
+    key = UniqueKey()
+    sample: list[dict[str, Any]] = []
+    for number, row in _rows(path, encoding):
+        key.see(row)
+        if number <= SAMPLE_ROWS:
+            sample.append(row)
+    if not sample:
+        raise unreadable(path, "it contains no rows")
+    text, title = find_columns(sample, path, options)
+    return Layout(text, title, key.column, options.columns)
+
+
+def _rows(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    # Only \n ends a line: JSON text may hold every other separator as it is.
+    with path.open(encoding=encoding, errors="replace", newline="\n") as file:
+        for line_number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row: object = _value(json.loads(line))
+            except (RefusedError, ValueError, RecursionError) as exc:
+                reason = exc.msg if isinstance(exc, json.JSONDecodeError) else "nested too deeply, or a number too long"
+                raise unreadable(path, f"line {line_number} is not JSON: {reason}") from exc
+            if not isinstance(row, dict):
+                raise unreadable(path, f"line {line_number} is not a JSON object")
+            number += 1
+            yield number, cast("dict[str, Any]", row)
+
+
+def _value(value: Any, level: int = 0) -> Any:
+    """Return a parsed value with clean text, and ``None`` for NaN and Infinity, which Python reads and JSON lacks."""
+    if level > MOST_NESTING:
+        raise RefusedError
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {clean(name): _value(item, level + 1) for name, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_value(item, level + 1) for item in cast("list[Any]", value)]
+    return value
