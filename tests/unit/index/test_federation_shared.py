@@ -10,7 +10,7 @@ import pytest
 from retrieval_core.errors import DeadlineExceededError, ServiceError
 from retrieval_core.pipeline.federation.shared import SharedTransformer, shared, shared_transformer
 from retrieval_core.ports import CountsTokens, Message, QueryContext, Transformed
-from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.sync import SingleFlight
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
 from retrieval_core.testing.fakes_transform import FakeTransformer
 from retrieval_core.types import Usage

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.embed import EmbeddingCache
-from retrieval_core.run.lru import CacheEntry, CacheStatistics, LruCache
+from retrieval_core.run.caching import CacheEntry, CacheStatistics, LruCache
 from retrieval_core.testing.clock import FakeClock
 from support.examples import times
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.sync import SingleFlight
 from support.plugins import Panic
 
 PATIENCE = 30.0

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import InvalidParameterError, SearchError, ServiceConnectionError
-from retrieval_core.run.events import events_of, in_step
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import CircuitBreakers, RetryPolicy
 from retrieval_core.run.runner import Guard, Run
-from retrieval_core.run.sync import SyncBridge
+from retrieval_core.run.sync import SyncBridge, events_of, in_step
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 

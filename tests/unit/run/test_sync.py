@@ -18,9 +18,7 @@ import pytest
 
 from retrieval_core.errors import DeadlineExceededError, ServiceError
 from retrieval_core.run import sync
-from retrieval_core.run.events import in_step
-from retrieval_core.run.single_flight import SingleFlight
-from retrieval_core.run.sync import SyncBridge, is_sync_call, to_a_loop
+from retrieval_core.run.sync import SingleFlight, SyncBridge, in_step, is_sync_call, to_a_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -369,7 +367,7 @@ def test_a_bridge_that_is_left_open_does_not_keep_the_process() -> None:
     """The interpreter exits at once and in silence, though a call is under way in a thread."""
     program = """
 import asyncio, threading
-from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.sync import SingleFlight
 from retrieval_core.run.sync import SyncBridge, is_sync_call, to_a_loop
 
 bridge = SyncBridge()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.run.lru import CacheStatistics
+from retrieval_core.run.caching import CacheStatistics
 from retrieval_core.testing.cache_kit import a_result, assert_same
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.types import FrozenDict, Span

@@ -26,7 +26,7 @@ from retrieval_core.errors import (
     MissingExtraError,
     ModelNotFoundError,
 )
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 from retrieval_core.run.threads import PoolClosedError, ThreadPool
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from retrieval_core.adapters.local_models.work import StopSignal
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 
 
 def test_made_once_under_concurrency() -> None:

@@ -23,7 +23,7 @@ from retrieval_core.errors import (
     ModelNotFoundError,
     ServiceError,
 )
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 from retrieval_core.run.threads import PoolClosedError
 
 if TYPE_CHECKING:

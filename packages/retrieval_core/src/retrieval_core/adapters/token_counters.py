@@ -14,7 +14,7 @@ from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.installation import install_command
 from retrieval_core.ports import CountsTokens
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:

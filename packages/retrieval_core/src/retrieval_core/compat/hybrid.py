@@ -47,10 +47,9 @@ from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.ports import Candidate, QueryContext, RerankScores, Versioned
-from retrieval_core.run.events import in_step
-from retrieval_core.run.lru import LruCache
+from retrieval_core.run.caching import LruCache
 from retrieval_core.run.observe import monitor_memory_usage
-from retrieval_core.run.sync import SyncBridge
+from retrieval_core.run.sync import SyncBridge, in_step
 from retrieval_core.types import AnswerChunk, Chunk
 
 if TYPE_CHECKING:

@@ -63,8 +63,8 @@ from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import FormattedContext, SearchState
 from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
+from retrieval_core.run.caching import CacheEntry, LruCache
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.lru import CacheEntry, LruCache
 from retrieval_core.run.outcomes import Failed, Ok, value_of
 from retrieval_core.run.retry import MAY_PASS
 from retrieval_core.run.sync import SyncBridge

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stages.state import Stage
     from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter, TokenCounter
+    from retrieval_core.run.caching import Lazy
     from retrieval_core.run.clock import Clock
-    from retrieval_core.run.lazy import Lazy
     from retrieval_core.run.observe import Observer
     from retrieval_core.types import Hit
 

@@ -42,7 +42,7 @@ from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name
 from retrieval_core.ports.checks import check_components
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -26,8 +26,7 @@ from retrieval_core.pipeline.results import as_asked, make_result, with_failures
 from retrieval_core.pipeline.stages.rewrite import better_of, searching_again
 from retrieval_core.pipeline.stages.state import SearchState, Stage
 from retrieval_core.run.outcomes import Failed, is_callers_fault, value_of
-from retrieval_core.run.single_flight import SingleFlight
-from retrieval_core.run.sync import to_a_loop
+from retrieval_core.run.sync import SingleFlight, to_a_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -16,8 +16,7 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.observe.observer import SeveralObservers
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.run.runner import Run
-from retrieval_core.run.single_flight import SingleFlight
-from retrieval_core.run.sync import SyncBridge, to_a_loop
+from retrieval_core.run.sync import SingleFlight, SyncBridge, to_a_loop
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:

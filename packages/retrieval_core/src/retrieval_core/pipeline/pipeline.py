@@ -27,7 +27,7 @@ from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.transform import Transform
 from retrieval_core.pipeline.stages.unmatched import CheckFilter
 from retrieval_core.ports.checks import check_components
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 from retrieval_core.run.twins import sync_twin, with_options
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, query_options, turns
 from retrieval_core.pipeline.results import evaluated
 from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.run.events import events_of
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 from retrieval_core.run.outcomes import raise_faults
+from retrieval_core.run.sync import events_of
 from retrieval_core.run.twins import sync_twin, with_options
 from retrieval_core.types import RetrievalResult
 from retrieval_core.types.display import Display

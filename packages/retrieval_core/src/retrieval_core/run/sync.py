@@ -1,4 +1,4 @@
-"""The bridge that runs coroutines from synchronous code, also where an event loop is already running."""
+"""Coroutines and event loops: calls from synchronous code, streams of events, and calls that callers share."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import sys
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from threading import TIMEOUT_MAX, Event, RLock, Thread, current_thread
 from types import coroutine as as_generator_coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import finalize
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary, finalize
 
 from retrieval_core.errors import DeadlineExceededError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
     from concurrent.futures import Future
     from contextvars import Context
     from types import EllipsisType
+    from typing import Any
 
 T = TypeVar("T")
 
@@ -288,3 +290,115 @@ def _serve(runner: asyncio.Runner) -> None:
             with suppress(KeyboardInterrupt, SystemExit):
                 runner.get_loop().run_forever()
                 is_stopped = True
+
+
+async def events_of(work: Callable[[Callable[[T], None]], Awaitable[object]]) -> AsyncGenerator[T]:
+    """Yield the events that a coroutine function reports, as they come; closing the generator cancels it.
+
+    It runs as a task of its own: it goes on while its events wait to be taken, and has one context throughout.
+
+    Args:
+        work: Called with the function that it reports each event to.
+
+    Raises:
+        Exception: What the work raises, after its last event.
+    """
+    queue: asyncio.Queue[tuple[T] | None] = asyncio.Queue()
+
+    async def tell() -> None:
+        try:
+            await work(lambda event: queue.put_nowait((event,)))
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.create_task(tell())
+    try:
+        while (event := await queue.get()) is not None:
+            yield event[0]
+        await task
+    finally:
+        if task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.wait((task,))
+        else:  # whoever reads on another loop gets that loop's error, and need not wait for this one
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+def in_step(bridge: SyncBridge, events: AsyncGenerator[T]) -> Generator[T]:
+    """Yield the events of an asynchronous generator in synchronous code; closing this one closes that.
+
+    Raises:
+        ServiceError: The bridge, on whose loop the events are made, was closed before the last one.
+    """
+    busy = asyncio.Lock()  # an interrupt may leave while an event is awaited, and that has to end first
+    loop: asyncio.AbstractEventLoop | None = None
+
+    async def following() -> tuple[T] | None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        async with busy:
+            async for event in events:
+                return (event,)
+            return None
+
+    async def leave() -> None:
+        async with busy:
+            await events.aclose()
+
+    try:
+        while (event := bridge.run(following())) is not None:
+            yield event[0]
+            if loop is not None and not bridge.is_on(loop):
+                msg = "the stream ended before its time: it was closed with what it came from"
+                raise ServiceError(msg)
+    finally:
+        if loop is not None and bridge.is_on(loop):
+            bridge.run_or_leave(leave)
+
+
+@dataclass(eq=False, slots=True)
+class _Flight(Generic[T]):
+    """A task that is under way, and how many callers wait for it."""
+
+    task: asyncio.Task[T]
+    waiting: int = 0
+
+
+class SingleFlight(Generic[T]):
+    """Runs one coroutine at a time for each key; callers with a key that is under way wait for the same one.
+
+    It is a task of its own, cancelled when its last caller is. Callers of different event loops do not share. Where no
+    loop is running, a coroutine that needs none is run where it is, and shared with nobody.
+    """
+
+    def __init__(self) -> None:
+        self._flights: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Flight[T]]] = WeakKeyDictionary()
+
+    async def run(self, key: str, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of the key's coroutine, starting it if none is under way.
+
+        Raises:
+            BaseException: What the coroutine raised, to each caller.
+        """
+        begun: Coroutine[Any, Any, T] | None = None
+        if not has_loop():
+            begun = start()
+            if (result := begin(begun)) is not None:
+                return result[0]
+            await to_a_loop()
+        loop = asyncio.get_running_loop()
+        flights = self._flights.setdefault(loop, {})
+        flight = flights.get(key)
+        if flight is None or flight.task.done():
+            flight = flights[key] = _Flight(loop.create_task(start() if begun is None else begun))
+        elif begun is not None:
+            begun.close()
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting:
+                if flights.get(key) is flight:
+                    del flights[key]  # whoever comes now begins anew
+                flight.task.cancel()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from inspect import Parameter, cleandoc, iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
-from retrieval_core.run.events import in_step
+from retrieval_core.run.sync import in_step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator, Sequence

@@ -9,8 +9,8 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.run.caching import LruCache
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.lru import LruCache
 from retrieval_core.types import FrozenDict
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
+    from retrieval_core.run.caching import CacheEntry, CacheStatistics
     from retrieval_core.run.clock import Clock
-    from retrieval_core.run.lru import CacheEntry, CacheStatistics
     from retrieval_core.types import RetrievalResult
 
 

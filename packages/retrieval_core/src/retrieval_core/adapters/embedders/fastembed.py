@@ -16,7 +16,7 @@ from retrieval_core.adapters.local_models.model_folder import settled
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 
 if TYPE_CHECKING:
     from typing import Self

@@ -17,7 +17,7 @@ from retrieval_core.adapters.evaluators.precision import average_precision
 from retrieval_core.errors import ConfigurationError, MissingExtraError, checked_count
 from retrieval_core.installation import install_command
 from retrieval_core.ports import CompletionRequest, Message
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 from retrieval_core.text.prompting import object_schema, parse_answer, shorten
 from retrieval_core.types import EvaluationScores
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.adapters.graph.knowledge import KnowledgeGraph
 from retrieval_core.adapters.graph.triples import MOST_BYTES, read_lines
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 
 if TYPE_CHECKING:
     Stamp = tuple[int, int, int]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.errors import MissingExtraError, ServiceConnectionError
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 
 if TYPE_CHECKING:
     from pathlib import Path

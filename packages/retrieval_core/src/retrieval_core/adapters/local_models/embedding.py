@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.adapters.local_models.bert import RunsBert
 from retrieval_core.adapters.local_models.work import in_slices, run_stoppable, thread_count
 from retrieval_core.errors import ConfigurationError, EmbeddingError
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from retrieval_core.adapters.pruners.align import aligned
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Kept
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

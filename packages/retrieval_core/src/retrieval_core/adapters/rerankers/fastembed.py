@@ -13,7 +13,7 @@ from retrieval_core.adapters.local_models.work import Pooled, in_slices, needing
 from retrieval_core.config.base import AdapterSettings, File
 from retrieval_core.errors import ConfigurationError, ModelNotFoundError, ServiceError
 from retrieval_core.ports import RerankScores
-from retrieval_core.run.lazy import Lazy
+from retrieval_core.run.caching import Lazy
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:

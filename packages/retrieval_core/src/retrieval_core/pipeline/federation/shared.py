@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 from retrieval_core.pipeline.stages.embed import EmbeddingCache
 from retrieval_core.ports import CountsTokens, Transformed, Versioned
+from retrieval_core.run.caching import LruCache
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.lru import LruCache
-from retrieval_core.run.single_flight import SingleFlight
+from retrieval_core.run.sync import SingleFlight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from retrieval_core.errors import (
     as_embedding_error,
 )
 from retrieval_core.ports import Reopening
-from retrieval_core.run.lru import LruCache
+from retrieval_core.run.caching import LruCache
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.retry import can_help
 from retrieval_core.types.documents import as_vectors, is_zero

@@ -15,7 +15,7 @@ from retrieval_core.pipeline.stages.merge import weighted
 from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Repairing, RerankScores
-from retrieval_core.run.lru import LruCache
+from retrieval_core.run.caching import LruCache
 from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement
 from retrieval_core.types import Degradation, Evidence
 

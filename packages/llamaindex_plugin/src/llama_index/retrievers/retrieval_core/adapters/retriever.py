@@ -17,7 +17,7 @@ from llama_index.retrievers.retrieval_core.convert import chunk_with_node
 from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.errors import IncompleteSearchError, InvalidParameterError, SearchError, StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
-from retrieval_core.run.lru import LruCache
+from retrieval_core.run.caching import LruCache
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:

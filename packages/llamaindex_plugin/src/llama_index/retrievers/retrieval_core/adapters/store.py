@@ -32,7 +32,7 @@ from retrieval_core.errors import (
     UnsupportedSearchError,
 )
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
-from retrieval_core.run.lru import LruCache
+from retrieval_core.run.caching import LruCache
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 

@@ -1,10 +1,11 @@
-"""A least-recently-used cache with a time to live."""
+"""Values that are kept: made once when first needed, or in a least-recently-used cache with a time to live."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from retrieval_core.errors import InvalidParameterError, checked_count
@@ -13,7 +14,46 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 K = TypeVar("K", bound="Hashable")
+T = TypeVar("T")
 V = TypeVar("V")
+
+
+class Lazy(Generic[T]):
+    """A value made once, however many threads ask for it at the same time.
+
+    Where making it fails, the caller gets the error, and the next call tries again.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._made: tuple[T] | None = None
+
+    @property
+    def made(self) -> T | None:
+        """The value, or ``None`` before it is made; never blocks."""
+        made = self._made
+        return None if made is None else made[0]
+
+    def get(self) -> T:
+        """Return the value, making it on the first call. Blocks while another thread makes it."""
+        with self._lock:
+            if self._made is None:
+                self._made = (self._make(),)
+            return self._made[0]
+
+    def begin(self) -> None:
+        """Begin to make the value, in a thread; whoever asks for it meanwhile waits, and meets a failure by itself."""
+        Thread(target=self._attempt, name="lazy").start()
+
+    def _attempt(self) -> None:
+        with suppress(Exception):  # see begin()
+            self.get()
+
+    def forget(self) -> None:
+        """Drop the value; the next :meth:`get` makes it anew. Whoever has it may go on using it."""
+        with self._lock:
+            self._made = None
 
 
 @dataclass(frozen=True, slots=True)
