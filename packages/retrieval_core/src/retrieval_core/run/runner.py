@@ -123,7 +123,7 @@ class Run:
         return self if remaining is None else self._part(_limit=self.elapsed_ms / 1000 + remaining * part)
 
     def afresh(self, part: float) -> Run:
-        """Return this run for a search with a deadline of its own: ``part``, in (0, 1], of the time that is left."""
+        """Return this run for a search with a separate deadline: ``part``, in (0, 1], of the time that is left."""
         remaining = self._remaining()
         seconds = None if remaining is None else max(0.0, remaining) * part
         now = self._clock.now()
@@ -133,7 +133,7 @@ class Run:
     def on(self, backend: str) -> Run:
         """Return this run for calls to one backend, whose failures are counted together by its circuit breaker.
 
-        Without it, each stage counts as a backend of its own.
+        Without it, each stage counts as a separate backend.
         """
         return self._part(_backend=backend)
 
@@ -142,15 +142,15 @@ class Run:
         return self._part(_round=number)
 
     def without_retries(self) -> Run:
-        """Return this run for calls that are made once: doing without them is better than waiting."""
+        """Return this run for calls that are made once, since skipping them is better than waiting."""
         return self._part(_policy=NO_RETRIES)
 
     def repairing(self, repair: Callable[..., Awaitable[object]] | None) -> Run:
-        """Return this run for calls whose unusable answers can be mended; ``None`` changes nothing.
+        """Return this run for calls whose unusable answers can be repaired; ``None`` changes nothing.
 
-        After an attempt that raised :class:`~retrieval_core.errors.MalformedAnswerError`, the next attempt calls
-        ``repair`` with the same arguments and that error behind them, in place of the function, whose result it
-        returns too. After a repair that failed in another way, the function is called again.
+        If an attempt raised :class:`~retrieval_core.errors.MalformedAnswerError`, the next attempt calls ``repair``
+        instead of the function, with the same arguments and that error after them. It returns the same kind of result.
+        If a repair fails in another way, the function is called again.
         """
         return self._part(_repair=repair)
 
