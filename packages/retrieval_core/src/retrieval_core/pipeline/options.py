@@ -168,11 +168,21 @@ def _checked_session(session_id: object) -> str:
     return session_id
 
 
-def _checked_use_cache(use_cache: object) -> bool:
-    if not isinstance(use_cache, bool):
-        msg = f"use_cache must be true or false, got {use_cache!r:.80}"
+def _check_of_flag(name: str) -> Callable[[object], bool]:
+    def check(flag: object) -> bool:
+        if not isinstance(flag, bool):
+            msg = f"{name} must be true or false, got {flag!r:.80}"
+            raise InvalidParameterError(msg)
+        return flag
+
+    return check
+
+
+def _checked_prompt(prompt: object) -> str:
+    if not isinstance(prompt, str) or not prompt.strip():
+        msg = f"prompt_override must be text that is not blank, got {prompt!r:.80}"
         raise InvalidParameterError(msg)
-    return use_cache
+    return prompt
 
 
 def _checked_variants(variants: object) -> tuple[Variant, ...]:
@@ -247,6 +257,8 @@ _CHECKS: Mapping[str, Callable[[object], Any]] = {
     "variants": _checked_variants,
     "history": turns,
     "session_id": _checked_session,
-    "use_cache": _checked_use_cache,
+    "use_cache": _check_of_flag("use_cache"),
+    "verify": _check_of_flag("verify"),
+    "prompt_override": _checked_prompt,
 }
 """Checks of the values that need no settings; the others are checked where the plan is made."""

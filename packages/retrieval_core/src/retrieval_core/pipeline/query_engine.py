@@ -12,7 +12,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
 from retrieval_core.pipeline.context import check_citations, make_context, with_budget
 from retrieval_core.pipeline.lifecycle import Lifecycle
-from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, query_options, turns
+from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, checked_values, query_options
 from retrieval_core.pipeline.results import evaluated
 from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.run.caching import Lazy
@@ -522,22 +522,16 @@ class QueryEngine(Display, Lifecycle):
 
         With ``raises``, what keeps an answer from being complete is raised where it must not be hidden.
         """
-        given: dict[str, Any] = dict(options)
+        given: dict[str, Any] = dict(checked_values(options))
         max_tokens, prompt, verify = (given.pop(name, None) for name in ("max_tokens", "prompt_override", "verify"))
         verify = self.config.answer.verify if verify is None else verify
-        if type(verify) is not bool:
-            msg = f"verify must be true or false, got {verify!r:.80}"
-            raise InvalidParameterError(msg)
-        if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):
-            msg = f"prompt_override must be text that is not blank, got {prompt!r:.80}"
-            raise InvalidParameterError(msg)
         given_options = QueryOptions(**given)
         searches = (Search(self._find_evidence(self._retrieval, query, filters, max_tokens, given_options)),)
         if self._by_meaning is not None:
             by_meaning: QueryOptions = {**given_options, "mode": "dense", "transforms": ()}
             find = self._find_evidence(self._by_meaning, query, filters, max_tokens, by_meaning)
             searches += (Search(find, "dense"),)
-        question = Question(query, turns(given.get("history")), prompt, verify=verify, strict=self.config.strict)
+        question = Question(query, given.get("history", ()), prompt, verify=verify, strict=self.config.strict)
 
         async def work(tell: Callable[[AnswerEvent], None]) -> Answer:
             # Making it imports what only answers need.
