@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,12 +57,13 @@ class Named:
         return "{}:{}".format(*read.read_state(connection))
 
     async def held(self) -> str | None:
-        """What is held in memory of the present state; ``None`` if it is not built within a moment."""
-        for _ in range(20):
-            if (held := self.session.hold(self.name)) is not None:
-                return held
-            await asyncio.sleep(0.001)
-        return None
+        """What is held in memory of the present state; ``None`` if nothing is. What is being built is waited for."""
+        held = None
+        for _ in range(3):
+            held = held or self.session.hold(self.name)
+            while self.session._idle_until == inf:  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
+                await asyncio.sleep(0.001)
+        return held
 
 
 def make_index(path: Path) -> None:

@@ -119,6 +119,7 @@ class Connections:
         self._busy_timeout = busy_timeout
         self._readers = ThreadPool("sqlite-read", READERS)
         self._writer = ThreadPool("sqlite-write", 1)
+        self._builder = ThreadPool("sqlite-build", 1)  # of its own: its connection is closed after each use
         self._of_thread = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._changes = ChangeDetector(path, self._rest, partial(_connect_to_count, path), self._open, now)
@@ -168,7 +169,7 @@ class Connections:
     def hold(self, build: Callable[[sqlite3.Connection], T | None]) -> T | None:
         """Return what was built of the state that the file has now, within microseconds; ``None`` if there is nothing.
 
-        It is built in a reading thread when it is missing the second time, nothing was written in between, and the
+        It is built in a thread when it is missing the second time, nothing was written in between, and the
         last building is :data:`IDLE` times as long ago as it took.
 
         Args:
@@ -184,7 +185,7 @@ class Connections:
         if is_due and (mark is None or self._changes.is_settled(mark)):
             self._idle_until = inf  # until this one has ended
             try:
-                self._readers.start(partial(self._build, build))
+                self._builder.start(partial(self._build, build))
             except ServiceError:  # it is closed, or has more to do than it can
                 self._idle_until = 0.0
         return None
@@ -247,8 +248,8 @@ class Connections:
         All writes of this process are then checkpointed into the file itself, so that it can be copied or replaced
         without its ``-wal`` file.
         """
-        self._readers.close()
-        self._writer.close()
+        for pool in (self._builder, self._readers, self._writer):
+            pool.close()
         for connection in self._open:
             with suppress(sqlite3.Error):  # another process is at it, or the disk is full: it stays where it is
                 if not connection.execute("PRAGMA query_only").fetchone()[0]:
