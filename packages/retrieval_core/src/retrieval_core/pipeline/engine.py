@@ -16,7 +16,7 @@ Search, Fuse and Select.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, S
 from retrieval_core.pipeline.results import as_asked, make_result, with_failures
 from retrieval_core.pipeline.stages.rewrite import better_of, searching_again
 from retrieval_core.pipeline.stages.state import SearchState, Stage
+from retrieval_core.ports import held_index
 from retrieval_core.run.outcomes import Failed, is_callers_fault, value_of
 from retrieval_core.run.sync import SingleFlight, to_a_loop
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.search import Sources
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Degradation, Query, RetrievalResult
 
@@ -50,16 +52,26 @@ class Engine:
         plan: Combines settings and the arguments of a query.
         kept: Knows the cached results; ``None`` if results are neither cached nor shared.
         strict: Whether any failure is raised.
+        sources: What is searched; ``None`` for several indexes.
     """
 
     def __init__(
-        self, stages: Stages, plan: Callable[[Filters, QueryOptions], Plan], kept: KeptResults | None, *, strict: bool
+        self,
+        stages: Stages,
+        plan: Callable[[Filters, QueryOptions], Plan],
+        kept: KeptResults | None,
+        *,
+        strict: bool,
+        sources: Sources | None = None,
     ) -> None:
         self.stages = stages
         self._plan = plan
         self._kept = kept
         self._strict = strict
+        self._sources = sources
         self._deadlines = deadlines_of(stages.all)
+        embedder = None if sources is None or sources.questions is None else sources.questions.embedder
+        self._is_plain = all(plugin is embedder for plugin in stages.plugins)
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._logged: set[Degradation] = set()
 
@@ -73,7 +85,9 @@ class Engine:
         Raises:
             RetrievalError: As :meth:`RetrievalPipeline.aretrieve`.
         """
-        state = SearchState.of(query, plan)
+        state = self._at_hand(SearchState.of(query, plan))
+        if waits := self._waits(state):
+            await to_a_loop()
         key = None if self._kept is None else await self._kept.key(run, state)
         if self._kept is None or key is None:  # two results can't be known to be the same
             return await self._search(run, state, None)
@@ -82,11 +96,12 @@ class Engine:
             state = self._admit(state.failing(found), state)
         elif found is not None:
             return as_asked(found, query, run.elapsed_ms, from_cache=True, trace=run.records)
+        if not waits:  # so that nobody can join
+            return await self._search(run, state, key)
         result = await self._flights.run(key.flight(run), partial(self._search, run, state, key))
         return as_asked(result, query, run.elapsed_ms, from_cache=result.from_cache, trace=result.trace)
 
     async def _search(self, run: Run, state: SearchState, key: CacheKey | None) -> RetrievalResult:
-        await to_a_loop()
         if self._kept is not None and key is not None:
             query, found = await self._kept.find_similar(run, key, state.asked)
             state = state.but(asked=query, question=query, query=query)
@@ -136,6 +151,25 @@ class Engine:
         if self._strict and (new := state.degraded[len(before.degraded) :]):
             raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in new))
         return state
+
+    def _at_hand(self, state: SearchState) -> SearchState:
+        """Return the state with the index and the vector of the query, if both are in memory."""
+        held = None if self._sources is None else held_index(self._sources.store)
+        if self._sources is None or held is None:
+            return state
+        questions = self._sources.questions
+        vector = None if questions is None or state.plan.mode == "lexical" else questions.at_hand(state.query)
+        query = state.query if vector is None else replace(state.query, embedding=vector)
+        return SearchState.of(query, state.plan, held)
+
+    def _waits(self, state: SearchState) -> bool:
+        """Return whether a query waits for anything; otherwise it needs no event loop."""
+        plan, has_vector = state.plan, state.query.embedding is not None
+        if state.held is None or not self._is_plain or plan.transforms or plan.history or plan.variants:
+            return True
+        if self._kept is None or self._kept.waits or plan.fusion == "native":
+            return True
+        return not (plan.score_threshold is None if plan.mode == "lexical" else has_vector)
 
     async def find_kept(self, run: Run, query: Query, plan: Plan) -> RetrievalResult | None:
         """Return the cached result of a query, or of one with the same meaning; nothing is searched."""

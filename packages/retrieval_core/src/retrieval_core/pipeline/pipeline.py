@@ -167,7 +167,7 @@ class RetrievalPipeline(QueryEngine):
         self._kept = KeptResults(cache, store, stages.all, questions=questions, config=config, now=now)
         planner = partial(Planner, config, store, has_embedder=embedder is not None)
         plan = planner(transformers=tuple(named), reranks=bool(rerankers))
-        self._retrieval = self._engine = Engine(stages, plan, self._kept, strict=config.strict)
+        self._retrieval = self._engine = Engine(stages, plan, self._kept, strict=config.strict, sources=sources)
         self._by_meaning = None
         if questions is not None:
             search = Search(Sources(store, questions), config, shares.search)

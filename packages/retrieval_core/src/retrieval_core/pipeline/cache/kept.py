@@ -85,6 +85,11 @@ class KeptResults:
         if cache is not None and questions is not None and config.cache.is_on and config.cache.semantic.enabled:
             self._similar = SimilarQuestions(cache, questions, config.cache, now)
 
+    @property
+    def waits(self) -> bool:
+        """Whether looking up a result may wait for something."""
+        return self._similar is not None or not (self.cache is None or getattr(self.cache, "in_process", False))
+
     async def forget(self) -> None:
         """Forget every result that was kept.
 
@@ -103,7 +108,9 @@ class KeptResults:
         if not plan.use_cache or self._fingerprint is None:
             return None
         version: str | None = None
-        if self._versioned is not None:
+        if state.held is not None:
+            version = state.held.version
+        elif self._versioned is not None:
             naming = run.until(VERSION_SHARE).without_retries().on("store")
             outcome = await naming.call("version", self._versioned.version)
             if isinstance(outcome, Failed):  # the search will report what is wrong

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.errors import DeadlineExceededError, ServiceError
-from retrieval_core.run.outcomes import Failed
+from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import RetrievalResult
 
 if TYPE_CHECKING:
     from retrieval_core.ports import ResultCache
-    from retrieval_core.run.outcomes import Ok
     from retrieval_core.run.runner import Run
 
 CACHE_SHARE = 0.05
@@ -64,4 +63,7 @@ async def _load(asking: Run, cache: _LoadedLate) -> Failed | None:
 
 async def keep(run: Run, cache: ResultCache, key: str, result: RetrievalResult) -> Ok[None] | Failed:
     """Hand a result to the cache."""
+    if getattr(cache, "in_process", False):
+        await cache.set(key, result)
+        return Ok(None)
     return await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", cache.set, key, result)

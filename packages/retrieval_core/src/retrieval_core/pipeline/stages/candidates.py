@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,11 +66,12 @@ class Search(Stage):
 
     async def __call__(self, run: Run, state: SearchState) -> SearchState:
         """Return the state with the candidates of each side, and of each expansion."""
-        searching = search(run, self.sources, state.query, state.plan)
+        sources = self.sources if state.held is None else replace(self.sources, held=state.held)
+        searching = search(run, sources, state.query, state.plan)
         if not (state.variants or state.linked or self.sources.retrievers):
             found = await searching
             return state.failing(*found.failures).but(found=found, query=found.query)
-        found, (expansions, failures) = await asyncio.gather(searching, search_expansions(run, self.sources, state))
+        found, (expansions, failures) = await asyncio.gather(searching, search_expansions(run, sources, state))
         known = {(item.stage, item.reason) for item in found.failures}
         further = [item for item in failures if (item.stage, item.reason) not in known]
         return state.failing(*found.failures, *further).but(found=found, query=found.query, expansions=expansions)

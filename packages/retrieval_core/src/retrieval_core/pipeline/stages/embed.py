@@ -64,6 +64,12 @@ class Questions:
     remembered: EmbeddingCache | None = None
     recovery: Recovery | None = None
 
+    def at_hand(self, query: Query) -> Vector | None:
+        """Return a question's vector if it needs no call: it was given, or is remembered."""
+        if query.embedding is not None or self.remembered is None:
+            return query.embedding
+        return self.remembered.get(query.text)
+
     async def embed(self, run: Run, query: Query) -> Ok[Vector] | Failed:
         """Return a question's vector: shape ``(dimension,)``, float32.
 

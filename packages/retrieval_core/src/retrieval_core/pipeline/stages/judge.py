@@ -29,6 +29,7 @@ from retrieval_core.pipeline.stages.sound import fetch, sound
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import FetchRequest, SearchRequest, TermCounts
 from retrieval_core.run.outcomes import Ok
+from retrieval_core.run.sync import to_a_loop
 from retrieval_core.text.query import absent_from, identifiers_in
 from retrieval_core.types import Relevance
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.search import SearchResults
     from retrieval_core.pipeline.stages.state import SearchState
-    from retrieval_core.ports import CountsTerms, Embedder, Store
+    from retrieval_core.ports import CountsTerms, Embedder, HeldIndex, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Hit
@@ -177,6 +178,7 @@ class Judge(Stage):
             condition=state.plan.condition,
             abstain_below=self._settings.answer.abstain_below,
             has_words=state.plan.has_words,
+            held=state.held,
         )
         return state.but(relevance=relevance)
 
@@ -192,6 +194,7 @@ async def judge(
     condition: Filter | None,
     abstain_below: float,
     has_words: bool,
+    held: HeldIndex | None = None,
 ) -> Relevance:
     """Return whether the hits of a search answer its query.
 
@@ -207,6 +210,7 @@ async def judge(
         condition: What every chunk must pass to be seen.
         abstain_below: The probability below which the hits are unlikely to answer.
         has_words: Whether the store can be searched by keywords.
+        held: The index in memory, which counts terms in place of the store.
     """
     query = found.query.text
     identifiers = identifiers_in(query)
@@ -222,25 +226,27 @@ async def judge(
     for each in unknown:  # which is said of them, and says nothing about the rest
         query = query.replace(each, " ")
     terms = content_terms(query, analyzer)
-    counts = await _counts(run, store, sorted(terms), condition) if terms else None
+    counts = await _counts(run, store, held, sorted(terms), condition) if terms else None
     read = hits[:DEPTH]
     texts = [hit.chunk.indexed_text for hit in read]
     if sum(map(len, texts)) > MOST_ON_LOOP:
-        held = await asyncio.to_thread(_held, texts, terms, analyzer)
+        await to_a_loop()
+        in_each = await asyncio.to_thread(_held, texts, terms, analyzer)
     else:
-        held = _held(texts, terms, analyzer)
+        in_each = _held(texts, terms, analyzer)
     cosine, margin = _cosines(found, hits) if embedder_id == CALIBRATED_EMBEDDER else (None, 0.0)
     signals = Signals(
         _kind_of(found, hits),
         cosine,
-        coverage_of(terms, held, counts) if terms else None,
+        coverage_of(terms, in_each, counts) if terms else None,
         counts is not None,
-        _words(query, terms.difference(*held), analyzer),
+        _words(query, terms.difference(*in_each), analyzer),
         margin,
     )
     if signals.coverage is not None and signals.coverage < LOW_COVERAGE:
         from retrieval_core.text.query import is_of_another_language  # noqa: PLC0415 - chardet is slow to import
 
+        await to_a_loop()
         if await asyncio.to_thread(is_of_another_language, query, texts):
             told = "The query is in another language than the documents, so that its words say nothing."
             return Relevance(None, unknown=unknown, is_of_another_language=True, explanation=told)
@@ -292,7 +298,12 @@ def curve_for(signals: Signals) -> Curve | None:
     return BY_WORDS[key] if signals.cosine is None or key not in WITH_COSINE else WITH_COSINE[key]
 
 
-async def _counts(run: Run, store: Store, terms: Sequence[str], condition: Filter | None) -> TermCounts | None:
+async def _counts(
+    run: Run, store: Store, held: HeldIndex | None, terms: Sequence[str], condition: Filter | None
+) -> TermCounts | None:
+    if held is not None:
+        counted = run.now("terms", held.count_terms, terms, condition)
+        return counted.value if isinstance(counted, Ok) and counted.value.chunks else None
     if not hasattr(
         store, "count_terms"
     ):  # isinstance with a protocol takes 7 µs, a fiftieth of the pipeline's own work
@@ -305,6 +316,7 @@ async def _counts(run: Run, store: Store, terms: Sequence[str], condition: Filte
 
 async def _unknown(run: Run, store: Store, identifiers: Sequence[str], condition: Filter | None) -> tuple[str, ...]:
     """Return which identifiers no chunk contains: neither has the best of a keyword search for it."""
+    await to_a_loop()
     bound = run.within(SHARE).without_retries()
 
     async def is_unknown(identifier: str) -> bool:

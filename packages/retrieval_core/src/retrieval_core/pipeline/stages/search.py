@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.ports import Retriever, SearchesBoth, Store
+    from retrieval_core.ports import Fetched, HeldIndex, Retriever, SearchesBoth, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector
 
@@ -64,11 +64,13 @@ class Sources:
     Attributes:
         questions: Embeds the question; ``None`` to search by words alone.
         retrievers: Further ways of finding passages, by name.
+        held: The current version of the index in memory, which is searched in place of the store.
     """
 
     store: Store
     questions: Questions | None = None
     retrievers: Mapping[str, Retriever] = field(default_factory=dict[str, "Retriever"])
+    held: HeldIndex | None = None
 
 
 async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> SearchResults:
@@ -89,25 +91,25 @@ async def search(run: Run, sources: Sources, query: Query, plan: Plan) -> Search
         return await _search_by_words(run, sources, query, plan)
     if plan.mode == "hybrid":
         both = _search_both if plan.fusion == "native" else _search_side_by_side
-        return await both(run, sources.store, questions, query, plan)
+        return await both(run, sources, questions, query, plan)
     if plan.mode == "lexical":
         found = await _search_by_words(run, sources, query, plan)
         if not found.sides and plan.has_words and is_damage(found.failures[-1].error):
-            other = await _search_meaning(run, sources.store, questions, found.query, plan)
+            other = await _search_meaning(run, sources, questions, found.query, plan)
             return replace(other, failures=(*found.failures, *other.failures))
         return found
-    found = await _search_meaning(run, sources.store, questions, query, plan)
+    found = await _search_meaning(run, sources, questions, query, plan)
     if (
         not found.sides
         and plan.has_words
         and (found.failures[0].stage == "embed" or is_damage(found.failures[-1].error))
     ):
-        return _found(found.query, None, await _search_words(run, sources.store, query, plan), *found.failures)
+        return _found(found.query, None, await _search_words(run, sources, query, plan), *found.failures)
     return found
 
 
 async def _search_by_words(run: Run, sources: Sources, query: Query, plan: Plan) -> SearchResults:
-    words = _search_words(run, sources.store, query, plan)
+    words = _search_words(run, sources, query, plan)
     if sources.questions is None or plan.score_threshold is None:
         return _found(query, None, await words)
     embedded, lexical = await asyncio.gather(sources.questions.embed(run, query), words)
@@ -121,53 +123,58 @@ def _for_embedding(run: Run, plan: Plan) -> Run:
     return run.for_part_of_the_rest(BEFORE_WORDS) if plan.has_words else run
 
 
-async def _search_words(run: Run, store: Store, query: Query, plan: Plan) -> Ok[Candidates] | Failed:
+async def _search_words(run: Run, sources: Sources, query: Query, plan: Plan) -> Ok[Candidates] | Failed:
     request = SearchRequest(limit=plan.candidates, text=query.text, filter=plan.condition)
-    return await _ask(run, "lexical", store.search, request)
+    return await _ask(run, sources, "lexical", request)
 
 
-async def _search_meaning(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
+async def _search_meaning(run: Run, sources: Sources, questions: Questions, query: Query, plan: Plan) -> SearchResults:
     """Search by the question's vector."""
     embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
         return _found(query, None, None, embedded)
     query = replace(query, embedding=embedded.value)
-    return _found(query, await _ask(run, "dense", store.search, _by_vector(embedded.value, plan)), None)
+    return _found(query, await _ask(run, sources, "dense", _by_vector(embedded.value, plan)), None)
 
 
-async def _search_side_by_side(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
-    meaning = _search_meaning(run, store, questions, query, plan)
-    found, lexical = await asyncio.gather(meaning, _search_words(run, store, query, plan))
+async def _search_side_by_side(
+    run: Run, sources: Sources, questions: Questions, query: Query, plan: Plan
+) -> SearchResults:
+    meaning, words = _search_meaning(run, sources, questions, query, plan), _search_words(run, sources, query, plan)
+    if sources.held is not None and query.embedding is not None:  # neither of them waits for anything
+        found, lexical = await meaning, await words
+    else:
+        found, lexical = await asyncio.gather(meaning, words)
     failures = found.failures if isinstance(lexical, Ok) else (*found.failures, lexical)
     found = replace(found, lexical=_candidates_of(lexical), failures=failures)
     if any(isinstance(failure.error, NotYetEmbeddedError) for failure in found.failures):
-        return replace(found, unembedded=await _unembedded(run, store, found))
+        return replace(found, unembedded=await _unembedded(run, sources, found))
     return found
 
 
-async def _unembedded(run: Run, store: Store, found: SearchResults) -> frozenset[str]:
+async def _unembedded(run: Run, sources: Sources, found: SearchResults) -> frozenset[str]:
     """Return which chunks that words alone found have no vector yet; all of them where that cannot be read."""
     known = {candidate.chunk_id for candidate in found.dense or ()}
     ids = tuple([item.chunk_id for item in found.lexical or () if item.chunk_id not in known])
     if not ids:
         return frozenset()
-    outcome = await fetch(run, store, FetchRequest(chunk_ids=ids, with_vectors=True))
+    outcome = await read(run, sources.store, sources.held, FetchRequest(chunk_ids=ids, with_vectors=True))
     return frozenset(ids) - (outcome.value.vectors.keys() if isinstance(outcome, Ok) else set[str]())
 
 
-async def _search_both(run: Run, store: Store, questions: Questions, query: Query, plan: Plan) -> SearchResults:
+async def _search_both(run: Run, sources: Sources, questions: Questions, query: Query, plan: Plan) -> SearchResults:
     embedded = await questions.embed(_for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
-        return _found(query, None, await _search_words(run, store, query, plan), embedded)
+        return _found(query, None, await _search_words(run, sources, query, plan), embedded)
     query = replace(query, embedding=embedded.value)
     request = replace(_by_vector(embedded.value, plan), text=query.text)
-    outcome = await _ask(run, "hybrid", cast("SearchesBoth", store).search_both, request)
+    outcome = await _ask_store(run, "hybrid", cast("SearchesBoth", sources.store).search_both, request)
     if isinstance(outcome, Ok):
         return SearchResults(query, None, None, both=outcome.value)
     if not is_damage(outcome.error):
         return SearchResults(query, None, None, (outcome,), both=_candidates_of(outcome))
-    dense = _ask(run, "dense", store.search, _by_vector(embedded.value, plan))
-    return _found(query, *await asyncio.gather(dense, _search_words(run, store, query, plan)), outcome)
+    dense = _ask(run, sources, "dense", _by_vector(embedded.value, plan))
+    return _found(query, *await asyncio.gather(dense, _search_words(run, sources, query, plan)), outcome)
 
 
 def _by_vector(vector: Vector, plan: Plan) -> SearchRequest:
@@ -193,7 +200,18 @@ def _candidates_of(outcome: Ok[Candidates] | Failed | None) -> Candidates | None
     return error.found if isinstance(error, IncompleteSearchError) and are_candidates(error.found) else None
 
 
-async def _ask(
+async def _ask(run: Run, sources: Sources, stage: str, request: SearchRequest) -> Ok[Candidates] | Failed:
+    if sources.held is not None:
+        return run.now(stage, sources.held.search, request)
+    return await _ask_store(run, stage, sources.store.search, request)
+
+
+async def read(run: Run, store: Store, held: HeldIndex | None, request: FetchRequest) -> Ok[Fetched] | Failed:
+    """Return what the index has of what was asked for."""
+    return await fetch(run, store, request) if held is None else run.now("fetch", held.fetch, request)
+
+
+async def _ask_store(
     run: Run, stage: str, function: Callable[[SearchRequest], Awaitable[Candidates]], request: SearchRequest
 ) -> Ok[Candidates] | Failed:
     """Return what a store answered, as a failure where these are no candidates."""

@@ -9,7 +9,7 @@ from retrieval_core.errors import DimensionMismatchError
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked, cosine_to_score
 from retrieval_core.pipeline.stages.query_expansion import origins_of
-from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.pipeline.stages.search import read
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.outcomes import Failed, is_damage
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.search import SearchResults
-    from retrieval_core.pipeline.stages.state import Expansion, SearchState
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Chunk, Vector
@@ -54,7 +53,7 @@ class Select(Stage):
         plan, found = state.plan, state.found
         assert found is not None  # noqa: S101 - the search is a stage before
         pool = state.ranked[: depth_of(plan)]
-        fetched, failure, degraded = await _fetch(run, self._store, found, pool, plan, expansions=state.expansions)
+        fetched, failure, degraded = await self._fetch(run, state, pool)
         pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
         pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
         if plan.score_threshold is not None:
@@ -79,44 +78,45 @@ class Select(Stage):
             error=None if failure is None else f"{failure.stage}: {failure.reason}",
         )
 
+    async def _fetch(
+        self, run: Run, state: SearchState, pool: Sequence[Ranked]
+    ) -> tuple[Fetched, Failed | None, tuple[Degradation, ...]]:
+        """Return chunks and vectors of the pool, asking the store only for what the search did not bring along.
+
+        Where the index cannot read their vectors, it is asked for the passages alone.
+        """
+        plan, found = state.plan, state.found
+        assert found is not None  # noqa: S101 - the search is a stage before
+        at_hand: dict[str, Chunk] = {}
+        for expansion in state.expansions:
+            at_hand.update(expansion.chunks)
+        for side in reversed(found.sides):  # a vector index is never behind the texts that keyword search reads
+            at_hand.update([(item.chunk_id, item.chunk) for item in side if item.chunk is not None])
+        to_compare = plan.fetch_k is not None
+        to_score: set[str] = set()
+        if found.query.embedding is not None:
+            to_score = {item.chunk_id for item in pool if item.scores.dense is None}
+        needed = [item.chunk_id for item in pool]
+        everything = to_compare or not at_hand
+        missing = tuple([name for name in needed if everything or name in to_score or name not in at_hand])
+        if not missing:
+            return Fetched(chunks=at_hand), None, ()
+        request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
+        outcome = await read(run, self._store, state.held, request)
+        degraded: tuple[Degradation, ...] = ()
+        if isinstance(outcome, Failed) and request.with_vectors and is_damage(outcome.error):
+            degraded = (Degradation(outcome.stage, outcome.reason),)
+            outcome = await read(run, self._store, state.held, replace(request, with_vectors=False))
+        if isinstance(outcome, Failed):
+            return Fetched(chunks=at_hand), outcome, ()
+        if (mismatch := _mismatch(outcome.value.vectors, found.query.embedding)) is not None:
+            return Fetched(chunks=at_hand), Failed("fetch", mismatch), ()
+        return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None, degraded
+
 
 def depth_of(plan: Plan) -> int | None:
     """Return how many candidates have to be looked at; ``None`` for all: with a threshold any of them may pass it."""
     return None if plan.score_threshold is not None else max(plan.shortlist, plan.fetch_k or 0)
-
-
-async def _fetch(
-    run: Run, store: Store, found: SearchResults, pool: Sequence[Ranked], plan: Plan, *, expansions: Sequence[Expansion]
-) -> tuple[Fetched, Failed | None, tuple[Degradation, ...]]:
-    """Return chunks and vectors of the pool, asking the store only for what the search did not bring along.
-
-    Where the index cannot read their vectors, it is asked for the passages alone.
-    """
-    at_hand: dict[str, Chunk] = {}
-    for expansion in expansions:
-        at_hand.update(expansion.chunks)
-    for side in reversed(found.sides):  # a vector index is never behind the texts that keyword search reads
-        at_hand.update([(item.chunk_id, item.chunk) for item in side if item.chunk is not None])
-    to_compare = plan.fetch_k is not None
-    to_score: set[str] = set()
-    if found.query.embedding is not None:
-        to_score = {item.chunk_id for item in pool if item.scores.dense is None}
-    needed = [item.chunk_id for item in pool]
-    everything = to_compare or not at_hand
-    missing = tuple([name for name in needed if everything or name in to_score or name not in at_hand])
-    if not missing:
-        return Fetched(chunks=at_hand), None, ()
-    request = FetchRequest(chunk_ids=missing, filter=plan.condition, with_vectors=to_compare or bool(to_score))
-    outcome = await fetch(run, store, request)
-    degraded: tuple[Degradation, ...] = ()
-    if isinstance(outcome, Failed) and request.with_vectors and is_damage(outcome.error):
-        degraded = (Degradation(outcome.stage, outcome.reason),)
-        outcome = await fetch(run, store, replace(request, with_vectors=False))
-    if isinstance(outcome, Failed):
-        return Fetched(chunks=at_hand), outcome, ()
-    if (mismatch := _mismatch(outcome.value.vectors, found.query.embedding)) is not None:
-        return Fetched(chunks=at_hand), Failed("fetch", mismatch), ()
-    return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None, degraded
 
 
 def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> DimensionMismatchError | None:

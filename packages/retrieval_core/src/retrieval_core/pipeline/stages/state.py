@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.fuse import Ranked
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.search import SearchResults
-    from retrieval_core.ports import Linked, Variant
+    from retrieval_core.ports import HeldIndex, Linked, Variant
     from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
@@ -67,6 +67,7 @@ class SearchState:
         question: The same as the transformers left it. Rerankers, filters and pruners compare chunks with it.
         query: The query of this search: the question, or the one that a rewriter put in its place.
         plan: The settings of this query.
+        held: The current version of the index in memory; ``None`` if there is none.
         variants: Further texts to search for.
         linked: Chunks that transformers found without a search.
         found: The candidates of keyword and vector search.
@@ -98,6 +99,7 @@ class SearchState:
     question: Query
     query: Query
     plan: Plan
+    held: HeldIndex | None = None
     variants: tuple[Variant, ...] = ()
     linked: tuple[Linked, ...] = ()
     found: SearchResults | None = None
@@ -125,9 +127,9 @@ class SearchState:
     evaluation: EvaluationScores | None = None
 
     @classmethod
-    def of(cls, query: Query, plan: Plan) -> Self:
+    def of(cls, query: Query, plan: Plan, held: HeldIndex | None = None) -> Self:
         """Return the state before the first stage."""
-        return cls(asked=query, question=query, query=query, plan=plan)
+        return cls(asked=query, question=query, query=query, plan=plan, held=held)
 
     def but(self, **changed: Any) -> Self:
         """Return the state with other values of some attributes."""
