@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import ConfigurationError, SuiteFileError, UnreadableFileError
 from retrieval_core.evaluate.suite import parse_suite, read_suite
-from retrieval_core.evaluate.suite.loading import MOST_BYTES, read_with_lines
+from retrieval_core.evaluate.suite.cases import MOST_BYTES, read_with_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -58,7 +58,7 @@ class SuiteFile(pytest.File):
             CollectError: It cannot be read, or is not well formed.
         """
         from retrieval_core.errors import RetrievalError  # noqa: PLC0415 - with the first suite only
-        from retrieval_core.evaluate.suite.loading import read_with_lines  # noqa: PLC0415
+        from retrieval_core.evaluate.suite.cases import read_with_lines  # noqa: PLC0415
 
         try:
             self.suite, lines = read_with_lines(self.path)

@@ -1,20 +1,46 @@
-"""Test suites as their files have them: cases, what each expects to be found, and what all together have to reach."""
+"""A suite: its cases, what they expect, and how they are read from a file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+import json
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
-from retrieval_core.errors import FilterError
+from retrieval_core.errors import FilterError, SuiteFileError, UnreadableFileError
 from retrieval_core.types import SearchMode  # noqa: TC001 - pydantic reads annotations
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
     from typing import Self
 
 HIGHEST_GRADE = 10
 LONGEST_NAME = 200
+MOST_BYTES = 20_000_000
+MOST_REPETITION = 100_000
+"""Values that aliases may stand for: few enough that no file becomes a much larger one in memory."""
+MOST_DIGITS = 100
+"""Of a whole number: Python refuses to read thousands of them."""
+MOST_PROBLEMS = 20
+"""Problems of one file that are told."""
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def _not_blank(text: str) -> str:
@@ -233,3 +259,291 @@ class CaseError(ValueError):
     def __init__(self, number: int, field: str, message: str) -> None:
         super().__init__(message)
         self.place = ("cases", number, field)
+
+
+def read_suite(path: Path) -> Suite:
+    """Read a suite from its file; see :func:`read_with_lines`."""
+    return read_with_lines(path)[0]
+
+
+def read_with_lines(path: Path) -> tuple[Suite, tuple[int, ...]]:
+    """Read a suite from its file, and return it with the line that each case begins in, from 1.
+
+    YAML has one value for each plain word: ``no`` that would be read as false, ``2024-01-01`` as a date, ``010`` as
+    eight and ``1:30`` as ninety are refused and want quotation marks, wherever they stand. So are duplicate and unknown
+    keys.
+
+    Raises:
+        UnreadableFileError: The file cannot be read, or is no UTF-8.
+        SuiteFileError: It is not well formed; has each problem with line and column.
+    """
+    try:
+        size = path.stat().st_size
+        text = "" if size > MOST_BYTES else path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UnreadableFileError(str(path), f"it cannot be opened: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(str(path), f"it is not UTF-8 at byte {error.start}") from error
+    if size > MOST_BYTES:
+        raise UnreadableFileError(str(path), f"it has {size:,} bytes, and a suite may have {MOST_BYTES:,}")
+    return _Reader(text, str(path), path.suffix.lower() == ".json").read()
+
+
+def parse_suite(text: str, name: str = "<suite>", *, is_json: bool = False) -> Suite:
+    """Read a suite from a text; see :func:`read_suite`.
+
+    Args:
+        name: Name of the file in messages.
+        is_json: Whether it is JSON, not YAML.
+
+    Raises:
+        SuiteFileError: It is not well formed.
+    """
+    return _Reader(text, name, is_json).read()[0]
+
+
+class _Reader:
+    def __init__(self, text: str, name: str, is_json: bool) -> None:
+        self._text = text
+        self._name = name
+        self._is_json = is_json
+        self._known: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}
+
+    def read(self) -> tuple[Suite, tuple[int, ...]]:
+        root = self._parsed()
+        if not isinstance(root, yaml.MappingNode):
+            raise self._problem(root, "a suite is an object with the keys name and cases" if root else "it is empty")
+        self._refuse_explosions(root)
+        try:
+            suite = Suite.model_validate(self._value(root))
+            places = (_at_path(root, ("cases", number))[0] for number in range(len(suite.cases)))
+            return suite, tuple(_place(node.start_mark)[0] for node in places)
+        except ValidationError as error:
+            problems = list(self._problems(root, error))
+            line, column = min(place for place, _ in problems)
+            told = [self._told(place, message) for place, message in sorted(problems)]
+            more = [f"{self._name}: {len(told) - MOST_PROBLEMS} more problems"] if len(told) > MOST_PROBLEMS else []
+            raise SuiteFileError(self._name, line, column, told[:MOST_PROBLEMS] + more) from None
+
+    def _parsed(self) -> yaml.Node | None:
+        text = self._text
+        if self._is_json:
+            try:
+                json.loads(text, parse_int=str)  # however long
+            except json.JSONDecodeError as error:
+                raise self._at(error.lineno, error.colno, f"this is no JSON: {error.msg}") from None
+            except RecursionError:
+                raise self._at(1, 1, "it nests too deeply") from None
+            text = text.replace("\t", " ")  # JSON has tabs between its words alone, where YAML allows none
+        try:
+            loader = yaml.SafeLoader(text)
+            try:
+                return loader.get_single_node()
+            finally:
+                loader.dispose()  # pyright: ignore[reportUnknownMemberType] - untyped
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            told = " ".join(filter(None, (error.context, error.problem)))
+            hint = "; put text with a ?, : or , between braces in quotation marks" if "flow" in told else ""
+            raise self._at(*_place(mark), f"this is no YAML: {told}{hint}") from None
+        except yaml.reader.ReaderError as error:
+            before = text[: error.position]
+            line, column = before.count("\n") + 1, error.position - before.rfind("\n")
+            raise self._at(line, column, f"the character U+{error.character:04X} is not allowed here") from None
+        except RecursionError:
+            raise self._at(1, 1, "it nests too deeply") from None
+
+    def _refuse_explosions(self, root: yaml.Node) -> None:
+        """Refuse aliases that stand for more than the file could hold, and those that hold themselves.
+
+        Raises:
+            SuiteFileError: There are such.
+        """
+        own: set[int] = set()
+        try:
+            whole = self._size(root, own, ())
+        except RecursionError:
+            raise self._problem(root, "it nests too deeply") from None
+        if whole - len(own) > MOST_REPETITION:
+            raise self._problem(root, f"its aliases stand for {whole:,} values; write them out, or use defaults")
+
+    def _size(self, node: yaml.Node, own: set[int], above: tuple[int, ...]) -> int:
+        if id(node) in above:
+            raise self._problem(node, "an anchor holds an alias of itself")
+        if id(node) not in self._sizes:
+            own.add(id(node))
+            within = (*above, id(node))
+            self._sizes[id(node)] = 1 + sum(self._size(child, own, within) for child in _children(node))
+        return self._sizes[id(node)]
+
+    def _value(self, node: yaml.Node) -> Any:
+        if id(node) not in self._known:
+            self._known[id(node)] = self._made(node)
+        return self._known[id(node)]
+
+    def _made(self, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.SequenceNode):
+            self._check_tag(node, "seq")
+            return [self._value(item) for item in _nodes(node)]
+        if isinstance(node, yaml.MappingNode):
+            self._check_tag(node, "map")
+            made: dict[str, Any] = {}
+            for key, value in _pairs(node):
+                name = self._value(key) if isinstance(key, yaml.ScalarNode) else None
+                if not isinstance(name, str):
+                    raise self._problem(key, f"a key is text, and this is {_kind(name)}; put it in quotation marks")
+                if name in made:
+                    raise self._problem(key, f"the key {name!r:.200} is there twice")
+                made[name] = self._value(value)
+            return made
+        return self._scalar(cast("yaml.ScalarNode", node))
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        text = cast("str", node.value)
+        if node.style is not None:
+            self._check_tag(node, "str")
+            return _SURROGATES.sub(_joined, text) if self._is_json else text
+        tag = node.tag.removeprefix(_TAG)
+        if tag == "int" and len(text) > MOST_DIGITS:
+            raise self._problem(node, f"a number has {MOST_DIGITS} digits at most, and this one {len(text):,}")
+        if self._is_json:
+            return json.loads(text)
+        if tag == "str":
+            return text
+        if tag == "null":
+            return None
+        if tag == "bool" and text.lower() in {"true", "false"}:
+            return text.lower() == "true"
+        if tag in {"int", "float"} and _PLAIN_NUMBER.fullmatch(text):
+            return int(text) if tag == "int" else float(text)
+        if tag == "merge":
+            raise self._problem(node, "'<<' is not supported; what cases share belongs under defaults")
+        read_as = {"bool": "true or false", "int": "a number", "float": "a number", "timestamp": "a date"}
+        if tag not in read_as:
+            raise self._problem(node, f"the tag {node.tag!r:.100} is not supported")
+        msg = f"YAML reads {text!r:.80} as {read_as[tag]}; put text in quotation marks, and write numbers in full"
+        raise self._problem(node, msg)
+
+    def _check_tag(self, node: yaml.Node, expected: str) -> None:
+        if node.tag != _TAG + expected:
+            raise self._problem(node, f"the tag {node.tag!r:.100} is not supported")
+
+    def _problems(self, root: yaml.MappingNode, error: ValidationError) -> Iterator[tuple[tuple[int, int], str]]:
+        for found in error.errors(include_url=False):
+            place: Sequence[int | str] = found["loc"]
+            own = (found.get("ctx") or {}).get("error")
+            if isinstance(own, CaseError):
+                place = own.place
+            node, path = _at_path(root, place)
+            if found["type"] == "extra_forbidden":
+                node = _key_node(root, place) or node
+            yield _place(node.start_mark), f"{path}{_message(found, own)}"
+
+    def _problem(self, node: yaml.Node | None, message: str) -> SuiteFileError:
+        return self._at(*(_place(node.start_mark) if node else (1, 1)), message)
+
+    def _at(self, line: int, column: int, message: str) -> SuiteFileError:
+        return SuiteFileError(self._name, line, column, [self._told((line, column), message)])
+
+    def _told(self, place: tuple[int, int], message: str) -> str:
+        return f"{self._name}:{place[0]}:{place[1]}: {message}"
+
+
+def _place(mark: Any) -> tuple[int, int]:
+    """Return line and column, from 1."""
+    return (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
+
+
+def _nodes(node: yaml.SequenceNode) -> list[yaml.Node]:
+    return cast("list[yaml.Node]", node.value)
+
+
+def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
+    return cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.SequenceNode):
+        yield from _nodes(node)
+    elif isinstance(node, yaml.MappingNode):
+        for pair in _pairs(node):
+            yield from pair
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case None:
+            return "nothing"
+        case _:
+            return "a list or an object"
+
+
+def _at_path(root: yaml.MappingNode, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
+    """Return the node at a place, or the innermost one around it, and how a person would name the place."""
+    node: yaml.Node = root
+    path = ""
+    for part in place:
+        child: yaml.Node | None = None
+        if isinstance(part, int) and isinstance(node, yaml.SequenceNode) and part < len(_nodes(node)):
+            child = _nodes(node)[part]
+            path += f"[{part + 1}]"
+        elif isinstance(part, str) and isinstance(node, yaml.MappingNode):
+            child = next((value for key, value in _pairs(node) if key.value == part), None)
+            path += f".{part}" if child is not None else ""
+        if child is None:
+            break
+        node = child
+    return node, f"{path.lstrip('.')}: " if path else ""
+
+
+def _key_node(root: yaml.MappingNode, place: Sequence[int | str]) -> yaml.Node | None:
+    """Return the node of the key that a place ends with."""
+    node, _ = _at_path(root, place[:-1])
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    return next((key for key, _ in _pairs(node) if key.value == place[-1]), None)
+
+
+def _message(found: Mapping[str, Any], own: object) -> str:
+    given = repr(found["input"])
+    shown = given if len(given) <= 80 else f"{given[:77]}…"
+    match found["type"]:
+        case "value_error":
+            return str(own)
+        case "missing":
+            return f"the key {found['loc'][-1]!r} is missing"
+        case "extra_forbidden":
+            known = _keys_at(found["loc"])
+            near = get_close_matches(str(found["loc"][-1]), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            return f"unknown key {str(found['loc'][-1])!r:.200}; {hint}"
+        case "string_type":
+            return f"it must be text, and is {_kind(found['input'])}: {shown}; put it in quotation marks"
+        case _:
+            return f"{found['msg'][:1].lower()}{found['msg'][1:]}, got {shown}"
+
+
+def _keys_at(place: Sequence[int | str]) -> list[str]:
+    """Return the keys that the object at a place may have, the last part of which is an unknown one."""
+    model: type[BaseModel] = Suite
+    for part in place[:-1]:
+        field = model.model_fields.get(str(part))
+        if field is not None:
+            model = next(iter(_models_in(field.annotation)), model)
+    return list(model.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
