@@ -295,8 +295,11 @@ def _check_reports(reports: tuple[Path, ...]) -> None:
 
 
 def _report(result: SuiteResult, before: SuiteResult | None, suffix: str) -> str:
-    from retrieval_core.evaluate.suite.html import to_html  # noqa: PLC0415 - help needs none of this
-    from retrieval_core.evaluate.suite.reports import to_json, to_junit  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.reports import (  # noqa: PLC0415
+        to_html,  # noqa: PLC0415 - help needs none of this
+        to_json,
+        to_junit,
+    )
 
     if suffix == ".html":
         return to_html(result, before)

@@ -1,10 +1,11 @@
-"""Reports of suites as files: JSON, which is read again, and JUnit's XML, which CI systems show."""
+"""Reports of a suite as JSON, as JUnit's XML and as a page of HTML."""
 
 from __future__ import annotations
 
 import json
 import re
-from math import isfinite
+from html import escape
+from math import isfinite, log10
 from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree as ET
 
@@ -12,8 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError
 from retrieval_core.evaluate.suite.results import CaseStatus, SuiteResult
+from retrieval_core.types.escapes import CONTROLS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from retrieval_core.evaluate.suite.results import CaseResult
@@ -21,6 +24,37 @@ if TYPE_CHECKING:
 FORMAT = 1
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML cannot hold, not even escaped."""
+LONGEST_DETAILS = 400_000
+"""Bytes for all that is known of the cases that went wrong; behind that, cases are shown with a line."""
+_LONGEST = 160
+_BYTES = 2.5
+"""For a character that is shown, on average: of texts that take more, less is shown."""
+_DEEPEST = 10
+_CONTROL = re.compile(f"(?![\t\n])[{CONTROLS}]")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_STYLE = """
+:root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--dim:#5b6570;--line:#d5dae0;--good:#1a7f4b;--bad:#b42318;
+--warn:#8a5a00;--mark:#2f6fdf;--soft:#f4f6f8}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--paper:#14171b;--dim:#9aa5b1;--line:#333a42;--good:#4cc38a;
+--bad:#ff8f85;--warn:#e5b567;--mark:#7aa9ff;--soft:#1c2126}}
+body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--paper);color:var(--ink);
+font:16px/1.5 system-ui,sans-serif}
+h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{margin:.3rem 0}
+.dim{color:var(--dim)}.passed,.met{color:var(--good)}.failed,.missed{color:var(--bad)}.error{color:var(--warn)}
+.figures{display:flex;flex-wrap:wrap;gap:.5rem 2rem;padding:0;margin:.5rem 0;list-style:none}
+.figures b{display:block;font-size:1.4rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(19rem,100%),1fr));gap:1rem}
+figure{margin:0;background:var(--soft);padding:.75rem;border-radius:.5rem}figcaption{font-weight:600}
+svg{width:100%;height:auto;display:block}svg text{fill:var(--dim);font:11px system-ui,sans-serif}
+.axis{stroke:var(--line)}.bar,.dot{fill:var(--mark)}.curve{stroke:var(--mark);fill:none;stroke-width:2}
+.before{stroke:var(--dim);fill:none;stroke-dasharray:4 3}.better{fill:var(--good)}.worse{fill:var(--bad)}
+.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}
+th,td{text-align:left;padding:.3rem .6rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}
+td.n,th.n,td.c{white-space:nowrap}td.n,th.n{text-align:right}td.t{min-width:9rem}
+td.t,summary,li,p{overflow-wrap:anywhere}
+details{border-bottom:1px solid var(--line);padding:.4rem 0}summary{cursor:pointer}
+ol,ul{margin:.3rem 0;padding-left:1.4rem}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0}
+"""
 
 
 def to_json(result: SuiteResult) -> str:
@@ -107,3 +141,224 @@ def _append(suite: ET.Element, classname: str, case: CaseResult) -> None:
 
 def _text(text: str) -> str:
     return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def to_html(result: SuiteResult, before: SuiteResult | None = None) -> str:
+    """Return a report as one page of HTML.
+
+    Args:
+        before: An earlier run, which ranks and recall are shown beside.
+    """
+    return "\n".join(_page(result, before))
+
+
+def _page(result: SuiteResult, before: SuiteResult | None) -> Iterator[str]:
+    subject = result.subject
+    yield "<!doctype html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+    yield '<meta name="viewport" content="width=device-width,initial-scale=1">'
+    yield f"<title>{_shown(result.suite)}</title><style>{_STYLE}</style></head><body><main>"
+    yield f"<h1>{_shown(result.suite)}</h1>"
+    documents = "" if subject.documents is None else f"{subject.documents:,} documents, "
+    embedder = f", {_shown(subject.embedder)}" if subject.embedder else ""
+    yield f'<p class="dim">{_shown(subject.location)}: {documents}{subject.chunks:,} passages{embedder}.</p>'
+    yield f'<p class="dim">{_shown(result.timestamp)}</p>'
+    yield from _figures(result)
+    yield from _criteria(result)
+    yield '<h2>How well it was found</h2><div class="charts">'
+    yield _recall_chart(result, before)
+    yield _rank_chart(result, before)
+    yield _latency_chart(result)
+    yield "</div>"
+    wrong = [case for case in result.results if case.status in {CaseStatus.FAILED, CaseStatus.ERROR}]
+    if wrong:
+        yield f"<h2>What went wrong ({len(wrong)})</h2>"
+        room = LONGEST_DETAILS
+        for number, case in enumerate(wrong):
+            details = "".join(_details(case))
+            room -= len(details.encode())
+            if room < 0:
+                yield f'<p class="dim">{len(wrong) - number} more are in the table below.</p>'
+                break
+            yield details
+    yield from _table(result)
+    yield from _facts(result)
+    yield "</main></body></html>\n"
+
+
+def _figures(result: SuiteResult) -> Iterator[str]:
+    counts = {status: result.count(status) for status in (CaseStatus.PASSED, CaseStatus.FAILED, CaseStatus.ERROR)}
+    yield '<ul class="figures">'
+    for status, count in counts.items():
+        yield f'<li class="{status}"><b>{count}</b>{status}</li>'
+    yield f"<li><b>{result.skipped}</b>skipped</li>"
+    for name in ("recall@5", "ndcg@10", "mrr"):
+        mean = result.mean(name)
+        yield f"<li><b>{'-' if mean is None else f'{mean:.3f}'}</b>{name}</li>"
+    yield "</ul>"
+
+
+def _criteria(result: SuiteResult) -> Iterator[str]:
+    yield '<h2>Criteria</h2><div class="scroll"><table><thead><tr><th>Code<th>Verdict<th>What'
+    yield '<th class="n">Measured<th class="n">Wanted</thead><tbody>'
+    for criterion in result.criteria:
+        values = "".join(f'<td class="n">{_number(value)}' for value in (criterion.value, criterion.target))
+        verdict = f'<td class="c {criterion.verdict.split()[0]}">{criterion.verdict}'
+        yield f'<tr><td class="c">{criterion.code}{verdict}<td class="t">{escape(criterion.text)}{values}'
+    yield "</tbody></table></div>"
+
+
+def _details(case: CaseResult) -> Iterator[str]:
+    yield f'<details><summary><span class="{case.status}">{case.status}</span> {_shown(case.name)}</summary>'
+    yield f"<p>Asked: {_shown(case.query, 2 * _LONGEST)}</p><ul>"
+    for problem in case.problems[:10]:
+        yield f"<li>{_shown(problem.error)}: {_shown(problem.message, 2 * _LONGEST)}"
+    yield "</ul>"
+    if case.points:
+        yield "<p>Found:</p><ol>"
+        for point in case.points[:5]:
+            score = "" if point.score is None else f" ({point.score:.3f})"
+            yield f"<li>{_shown(point.id)}{score}: <q>{_shown(str(point.payload['content']))}</q>"
+        yield "</ol>"
+    yield "</details>"
+
+
+def _table(result: SuiteResult) -> Iterator[str]:
+    yield '<h2>All cases</h2><div class="scroll"><table><thead><tr><th>Case<th>Status<th class="n">Rank'
+    yield '<th class="n">Recall@5<th class="n">ms</thead><tbody>'
+    for case in result.results:
+        status = "skipped" if case.skipped is not None else case.status
+        rank = _rank(case)
+        shown = "-" if rank is None else str(rank)
+        recall = case.measures.get("recall@5")
+        numbers = [shown, "-" if recall is None else f"{recall:.2f}", _number(case.retrieval_time_ms)]
+        cells = "".join(f'<td class="n">{number}' for number in numbers)
+        yield f'<tr><td class="t">{_shown(case.name)}<td class="{status}">{status}{cells}'
+    yield "</tbody></table></div>"
+
+
+def _facts(result: SuiteResult) -> Iterator[str]:
+    subject = result.subject
+    facts = {"corpus": subject.corpus or "not known", **subject.versions}
+    yield '<h2>Made with</h2><ul class="dim">'
+    for name, value in facts.items():
+        yield f"<li>{_shown(name)}: {_shown(value)}"
+    for name, value in sorted(subject.configuration.items()):
+        yield f"<li>{_shown(name)}: {_shown(repr(value), 1_000)}"
+    yield "</ul>"
+
+
+def _recall_chart(result: SuiteResult, before: SuiteResult | None) -> str:
+    """Draw the share of the expected that is among the first k passages."""
+    parts = [_frame([(str(k), _x(k)) for k in range(1, _DEEPEST + 1)], [("0", 0.0), (".5", 0.5), ("1", 1.0)])]
+    for told, kind in ((before, "before"), (result, "curve")):
+        shares = [] if told is None else _recalls(told)
+        if shares:
+            points = " ".join(f"{_x(k):.0f},{_y(share):.1f}" for k, share in enumerate(shares, 1))
+            parts.append(f'<polyline class="{kind}" points="{points}"/>')
+    beside = " (dashed: the run before)" if before is not None else ""
+    return _figure(f"Recall at k{beside}", "".join(parts))
+
+
+def _recalls(result: SuiteResult) -> list[float]:
+    found = [rank for case in result.results for rank in case.ranks.values()]
+    if not found:
+        return []
+    return [sum(rank is not None and rank <= k for rank in found) / len(found) for k in range(1, _DEEPEST + 1)]
+
+
+def _rank_chart(result: SuiteResult, before: SuiteResult | None) -> str:
+    """Draw how many cases have which rank, or, beside an earlier run, how many moved from which rank to which."""
+    columns = [*(str(rank) for rank in range(1, _DEEPEST + 1)), "-"]
+    ranked = {case.name: _column(_rank(case)) for case in result.results if case.ranks}
+    marks: list[str] = []
+    if before is None:
+        most = max([*(list(ranked.values()).count(column) for column in range(len(columns))), 1])
+        rows = [("0", 0.0), (str(most), 1.0)]
+        for column in range(len(columns)):
+            count = list(ranked.values()).count(column)
+            height = _y(0) - _y(count / most)
+            marks.append(
+                f'<rect class="bar" x="{_x(column + 1) - 8:.0f}" y="{_y(count / most):.1f}" width="16" '
+                f'height="{height:.1f}"><title>{count} cases at {columns[column]}</title></rect>'
+            )
+        title = "Rank of the first expected (-: not found)"
+    else:
+        rows = [(name, 1 - number / _DEEPEST) for number, name in enumerate(columns)]
+        earlier = {case.name: _column(_rank(case)) for case in before.results if case.ranks}
+        moves = [(earlier[name], now) for name, now in ranked.items() if name in earlier]
+        for then, now in sorted(set(moves)):
+            count = moves.count((then, now))
+            kind = "dot" if then == now else "better" if now < then else "worse"
+            marks.append(
+                f'<circle class="{kind}" cx="{_x(then + 1):.0f}" cy="{_y(1 - now / _DEEPEST):.1f}" '
+                f'r="{3 + min(6, 2 * log10(count)):.1f}">'
+                f"<title>{count}: {columns[then]} → {columns[now]}</title></circle>"
+            )
+        title = "Rank of the first expected: before (across) and now (down, further down is worse)"
+    return _figure(
+        title, _frame([(name, _x(number + 1)) for number, name in enumerate(columns)], rows) + "".join(marks)
+    )
+
+
+def _latency_chart(result: SuiteResult) -> str:
+    """Draw how many questions took how long, in bins that each double."""
+    times = [case.retrieval_time_ms for case in result.results if case.retrieval_time_ms is not None]
+    bounds = [2.0**power for power in range(11)]  # 1 ms to 1 s
+    counts = [0] * len(bounds)
+    for time in times:
+        counts[next((number for number, bound in enumerate(bounds) if time <= bound), len(bounds) - 1)] += 1
+    most = max([*counts, 1])
+    marks = [
+        f'<rect class="bar" x="{_x(number + 1) - 8:.0f}" y="{_y(count / most):.1f}" width="16" '
+        f'height="{_y(0) - _y(count / most):.1f}"><title>{count} up to {bounds[number]:g} ms</title></rect>'
+        for number, count in enumerate(counts)
+    ]
+    names = [(f"{bound:g}", _x(number + 1)) for number, bound in enumerate(bounds)]
+    return _figure("Milliseconds of a question, up to", _frame(names, [("0", 0.0), (str(most), 1.0)]) + "".join(marks))
+
+
+def _rank(case: CaseResult) -> int | None:
+    """Return the rank of the first thing expected; ``None`` where none was found, or none is expected."""
+    return min((rank for rank in case.ranks.values() if rank is not None), default=None)
+
+
+def _column(rank: int | None) -> int:
+    return _DEEPEST if rank is None or rank > _DEEPEST else rank - 1
+
+
+def _x(column: int) -> float:
+    return 30 + (column - 0.5) * 28
+
+
+def _y(share: float) -> float:
+    return 150 - share * 135
+
+
+def _frame(columns: Sequence[tuple[str, float]], rows: Sequence[tuple[str, float]]) -> str:
+    lines = [f'<line class="axis" x1="30" x2="345" y1="{_y(share):.1f}" y2="{_y(share):.1f}"/>' for _, share in rows]
+    lines += [f'<text x="24" y="{_y(share) + 4:.1f}" text-anchor="end">{name}</text>' for name, share in rows]
+    lines += [f'<text x="{x:.0f}" y="168" text-anchor="middle">{name}</text>' for name, x in columns]
+    return "".join(lines)
+
+
+def _figure(title: str, marks: str) -> str:
+    return (
+        f"<figure><figcaption>{escape(title)}</figcaption>"
+        f'<svg viewBox="0 0 350 175" role="img" aria-label="{escape(title)}">{marks}</svg></figure>'
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+
+
+def _shown(text: str, longest: int = _LONGEST) -> str:
+    """Return text for the page, cut, with what could steer or hide it written out, in a direction of its own."""
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    while True:
+        shown = escape(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", cut))
+        if len(shown.encode()) <= _BYTES * longest:
+            return f"<bdi>{shown}</bdi>"
+        cut = f"{cut[: len(cut) * 4 // 5]}…"
