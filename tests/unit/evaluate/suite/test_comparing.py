@@ -10,7 +10,7 @@ import pytest
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.evaluate.suite import CaseStatus
-from retrieval_core.evaluate.suite.comparing import MEASURES, compare, tune
+from retrieval_core.evaluate.suite.results import MEASURES, compare, tune
 from support.suites import made_up
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from retrieval_core.evaluate.suite import CaseStatus
 
 if TYPE_CHECKING:
     from retrieval_core.evaluate.suite import CaseResult, SuiteResult
-    from retrieval_core.evaluate.suite.comparing import Comparison, Tuning
+    from retrieval_core.evaluate.suite.results import Comparison, Tuning
 
 _STYLES = {
     CaseStatus.FAILED: "red", CaseStatus.ERROR: "yellow", "missed": "red", "met": "green", "regression": "red",

@@ -88,8 +88,8 @@ def run_command(
     from retrieval_core.cli.render_suite import print_comparison, print_suite  # noqa: PLC0415 - help needs none of this
     from retrieval_core.errors import InvalidParameterError  # noqa: PLC0415
     from retrieval_core.evaluate.suite.cases import read_suite  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.comparing import compare  # noqa: PLC0415
     from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.results import compare  # noqa: PLC0415
 
     _check_reports(reports)
     suite = _in_mode(_tagged(read_suite(file), tags), given.mode)
@@ -128,8 +128,8 @@ def compare_command(*, before: Path, after: Path, measure: str, given: Given) ->
     from dataclasses import asdict  # noqa: PLC0415 - help needs none of this
 
     from retrieval_core.cli.render_suite import print_comparison  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.comparing import compare  # noqa: PLC0415
     from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.results import compare  # noqa: PLC0415
 
     compared = compare(read_report(before), read_report(after), measure=measure)
     if given.as_json:
@@ -165,7 +165,7 @@ def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: 
     from retrieval_core.cli.render_suite import print_tuning  # noqa: PLC0415
     from retrieval_core.evaluate.suite import CaseStatus  # noqa: PLC0415
     from retrieval_core.evaluate.suite.cases import read_suite  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.comparing import tune  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.results import tune  # noqa: PLC0415
 
     suite = read_suite(file)
     runs: dict[str, SuiteResult] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError, RetrievalError
 from retrieval_core.evaluate.run import EvaluationReport, evaluate
-from retrieval_core.evaluate.suite.comparing import FEWEST, paired_interval
+from retrieval_core.evaluate.suite.results import FEWEST, paired_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
