@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.evaluate.suite import Case, Expected
-from retrieval_core.evaluate.suite.judging import Texts, folded, has_keyword, judged, measures_of, ranks_of
+from retrieval_core.evaluate.suite.running import Texts, folded, has_keyword, judged, measures_of, ranks_of
 from retrieval_core.types import Hit, Scores
 from support.suites import chunks
 

@@ -37,8 +37,8 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
 )
 from retrieval_core.evaluate.suite.cases import Case, Expected
-from retrieval_core.evaluate.suite.judging import Texts, judged
 from retrieval_core.evaluate.suite.results import CaseStatus, advanced, performance_of, point_of
+from retrieval_core.evaluate.suite.running import Texts, judged
 from retrieval_core.evaluate.suite.targets import documents_lacking
 from retrieval_core.pipeline.lifecycle import Calls
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
