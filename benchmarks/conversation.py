@@ -29,7 +29,7 @@ from retrieval_core import RetrievalPipeline, load_config, open_index
 from retrieval_core.adapters.registry import build_embedder, build_store
 from retrieval_core.adapters.transformers.heuristic import SHORT, HeuristicCondenser, words_in
 from retrieval_core.evaluate import load_collection
-from retrieval_core.evaluate.metrics import measure, rank_documents
+from retrieval_core.evaluate.run import measure, rank_documents
 from retrieval_core.ports import Message, QueryContext, Transformed, Variant
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core import Index, load_config, open_index
 from retrieval_core.evaluate import load_collection
-from retrieval_core.evaluate.metrics import ScoredDocument, measure
+from retrieval_core.evaluate.run import ScoredDocument, measure
 from retrieval_core.ports import AddsVectors, Change, ChunkRange, FetchRequest
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from benchmarks.significance import interval
 from benchmarks.systems import Asked, Systems, whole
 from benchmarks.vectors import KeptVectors
 from retrieval_core.evaluate import load_collection
-from retrieval_core.evaluate.metrics import load_library
+from retrieval_core.evaluate.run import load_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

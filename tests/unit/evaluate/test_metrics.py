@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import MissingExtraError
-from retrieval_core.evaluate.metrics import Measures, ScoredDocument, measure, rank_documents, write_run
+from retrieval_core.evaluate.run import Measures, ScoredDocument, measure, rank_documents, write_run
 from retrieval_core.types import Chunk, Hit, Scores
 
 if TYPE_CHECKING:

@@ -1,9 +1,18 @@
 """Evaluation of retrieval on collections with relevance judgements."""
 
 from retrieval_core.evaluate.beir import Collection, load_collection
-from retrieval_core.evaluate.compare import Compared, SettingsComparison, compare_settings
-from retrieval_core.evaluate.metrics import Measures, ScoredDocument, measure, rank_documents, write_run
-from retrieval_core.evaluate.run import EvaluationReport, evaluate
+from retrieval_core.evaluate.run import (
+    Compared,
+    EvaluationReport,
+    Measures,
+    ScoredDocument,
+    SettingsComparison,
+    compare_settings,
+    evaluate,
+    measure,
+    rank_documents,
+    write_run,
+)
 
 __all__ = [
     "Collection", "Compared", "EvaluationReport", "Measures", "ScoredDocument", "SettingsComparison",

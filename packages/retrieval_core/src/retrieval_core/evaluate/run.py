@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote
 
-from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, SearchError
-from retrieval_core.evaluate.metrics import DEPTH, ScoredDocument, load_library, measure, rank_documents, write_run
+from retrieval_core.errors import (
+    IndexNotFoundError,
+    InvalidParameterError,
+    MissingExtraError,
+    RetrievalError,
+    SearchError,
+)
+from retrieval_core.evaluate.suite.results import FEWEST, paired_interval
 from retrieval_core.index.open import open_index
 from retrieval_core.types.filters import NotIn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.evaluate.beir import Collection
     from retrieval_core.index.index import Index
     from retrieval_core.ports import CataloguedStore, Embedder
-    from retrieval_core.types import JSON, RetrievalResult
+    from retrieval_core.types import JSON, Hit, RetrievalResult
     from retrieval_core.types.filters import Filter
 
+DEPTH = 100
+"""The length of the longest ranking that is measured."""
 PASSAGES = 2 * DEPTH
 """Passages asked for at a time to find :data:`DEPTH` documents: enough where documents are about two passages long."""
 
@@ -32,8 +42,119 @@ OnProgress: TypeAlias = "Callable[[str, int, int], None]"
 
 
 @dataclass(frozen=True, slots=True)
+class ScoredDocument:
+    """A document's place in a ranking: its score is that of its best chunk."""
+
+    document_id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Means over all judged queries, each in [0, 1]; see the module's documentation.
+
+    Attributes:
+        ndcg_by_query: nDCG@10 of each judged query, by its id.
+    """
+
+    ndcg_at_10: float
+    recall_at_10: float
+    recall_at_100: float
+    mrr_at_10: float
+    ndcg_by_query: Mapping[str, float] = field(repr=False)
+
+
+def rank_documents(hits: Iterable[Hit]) -> tuple[ScoredDocument, ...]:
+    """Return the documents of a result, each once, in the order of their best chunks."""
+    best: dict[str, float] = {}
+    for hit in hits:
+        best.setdefault(hit.chunk.document_id, hit.score)
+    return tuple(ScoredDocument(document_id, score) for document_id, score in best.items())
+
+
+def measure(judgements: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[ScoredDocument]]) -> Measures:
+    """Measure rankings against judgements.
+
+    Args:
+        judgements: Grades by query id and document id; documents without one count as irrelevant.
+        rankings: By query id, best first; only their order counts.
+
+    Raises:
+        MissingExtraError: ``ir-measures`` is not installed.
+    """
+    library = load_library()
+    ndcg, short_recall, recall, mrr = library.nDCG @ 10, library.R @ 10, library.R @ DEPTH, library.RR @ 10
+    grades = {
+        _token(query_id): {_token(document_id): max(grade, 0) for document_id, grade in documents.items()}
+        for query_id, documents in judgements.items()
+    }
+    run = {
+        _token(query_id): {_token(item.document_id): -float(rank) for rank, item in enumerate(ranking)}
+        for query_id, ranking in rankings.items()
+    }
+    means, singles = library.calc([ndcg, short_recall, recall, mrr], grades, run)
+    by_query = {single.query_id: float(single.value) for single in singles if single.measure == ndcg}
+    return Measures(
+        ndcg_at_10=float(means[ndcg]),
+        recall_at_10=float(means[short_recall]),
+        recall_at_100=float(means[recall]),
+        mrr_at_10=float(means[mrr]),
+        ndcg_by_query={query_id: by_query[_token(query_id)] for query_id in judgements},
+    )
+
+
+def write_run(path: Path, rankings: Mapping[str, Sequence[ScoredDocument]], tag: str = "retrieval-core") -> None:
+    """Write rankings as a TREC run, ``query-id Q0 document-id rank score tag``, from which trec_eval gets our figures.
+
+    In ids, white space, other unprintable characters and the percent sign are percent-encoded;
+    :func:`urllib.parse.unquote` restores them. Readers of the format sort by score in single precision, and break ties
+    differently. So a score that is not below the previous one is written as the next smaller float32.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for query_id, ranking in rankings.items():
+            for rank, (document_id, score) in enumerate(_falling(ranking), start=1):
+                file.write(f"{_token(query_id)} Q0 {_token(document_id)} {rank} {score} {_token(tag)}\n")
+
+
+def load_library() -> ModuleType:
+    """Return the module ``ir_measures``.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import ir_measures  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtraError("evaluate", "measuring retrieval") from error
+    return ir_measures
+
+
+def _falling(ranking: Sequence[ScoredDocument]) -> Iterator[tuple[str, str]]:
+    """Yield document ids with scores, as text, that fall strictly in single precision."""
+    import numpy as np  # noqa: PLC0415 - not needed to import this module
+
+    lowest = np.float32(np.inf)
+    for item in ranking:
+        lowest = min(np.float32(item.score), np.nextafter(lowest, np.float32(-np.inf)))
+        yield item.document_id, str(lowest)
+
+
+def _token(text: str) -> str:
+    """Return text as one word of a TREC file."""
+    return "".join(
+        quote(character, safe="", errors="surrogatepass")
+        if character in " %" or not character.isprintable()
+        else character
+        for character in text
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationReport:
-    """The measures of one evaluation; see :mod:`retrieval_core.evaluate.metrics`.
+    """The measures of one evaluation; see :mod:`retrieval_core.evaluate.run`.
 
     Attributes:
         queries: Number of queries.
@@ -244,3 +365,97 @@ def _check_output(run_file: Path | None) -> None:
     if run_file is not None and not run_file.parent.is_dir():
         msg = f"{run_file} cannot be written: there is no folder {run_file.parent}"
         raise InvalidParameterError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One configuration beside the first one.
+
+    Attributes:
+        difference: nDCG@10 less that of the first configuration; ``None`` for the first itself.
+        low: Lower bound of the difference, with ``high``: a paired bootstrap interval of 95 % over the queries.
+            ``None`` if there are too few queries.
+    """
+
+    name: str
+    report: EvaluationReport
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the measures of :meth:`EvaluationReport.to_json`, with the name and the difference."""
+        interval: list[JSON] | None = None if self.low is None else [self.low, self.high]
+        return {
+            "name": self.name,
+            **self.report.to_json(),
+            "difference": None if self.difference is None else {"ndcg@10": self.difference, "interval": interval},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsComparison:
+    """Several configurations on one collection, in the order they were given.
+
+    Attributes:
+        failed: Why the others could not be evaluated, by name.
+    """
+
+    compared: tuple[Compared, ...]
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return what was measured, a document for each configuration, and what failed."""
+        return {"compared": [each.to_json() for each in self.compared], "failed": {**self.failed}}
+
+
+async def compare_settings(
+    collection: Collection,
+    configs: Mapping[str, RetrievalConfig],
+    *,
+    limit: int | None = None,
+    on_progress: OnProgress | None = None,
+    seed: int = 0,
+) -> SettingsComparison:
+    """Evaluate configurations one after the other, each on a separate index, and compare them with the first.
+
+    Finished measurements are kept if a later one fails.
+
+    Args:
+        configs: By name, at least one.
+        limit: As of :func:`evaluate`.
+        on_progress: As of :func:`evaluate`; what is done begins with the name.
+        seed: Of the bootstrap.
+
+    Raises:
+        InvalidParameterError: There are no configurations.
+        RetrievalError: As of :func:`evaluate`, for the first one.
+    """
+    if not configs:
+        msg = "there is nothing to compare: no configuration was given"
+        raise InvalidParameterError(msg)
+    reports: dict[str, EvaluationReport] = {}
+    failed: dict[str, str] = {}
+    for name, config in configs.items():
+
+        def report(phase: str, done: int, total: int, name: str = name) -> None:
+            if on_progress is not None:
+                on_progress(f"{name}: {phase}", done, total)
+
+        try:
+            reports[name] = await evaluate(collection, config, limit=limit, on_progress=report)
+        except RetrievalError as error:
+            if not reports:
+                raise
+            failed[name] = str(error)
+    (first_name, first), *others = reports.items()
+    compared = (Compared(first_name, first), *(_beside(first, name, other, seed) for name, other in others))
+    return SettingsComparison(compared, failed)
+
+
+def _beside(first: EvaluationReport, name: str, other: EvaluationReport, seed: int) -> Compared:
+    import numpy as np  # noqa: PLC0415 - not needed to import this module
+
+    gains = [other.ndcg_by_query[query_id] - before for query_id, before in first.ndcg_by_query.items()]
+    low, high = paired_interval(np.array(gains), seed) if len(gains) >= FEWEST else (None, None)
+    return Compared(name, other, other.ndcg_at_10 - first.ndcg_at_10, low, high)
