@@ -21,7 +21,6 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
-from retrieval_core.compat.field_names import OTHER_NAMES, specification_fields, uses_other_names, widen
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbeddingError,
@@ -48,7 +47,7 @@ from retrieval_core.ports import DescribesCollection, FetchRequest, SearchReques
 from retrieval_core.run.outcomes import Failed, Ok, value_of
 from retrieval_core.types import Degradation, Hit, Query, Scores
 from retrieval_core.types.documents import as_vectors
-from retrieval_core.types.filters import matches
+from retrieval_core.types.filters import And, Exists, Filter, Ne, Not, NotIn, Or, chunk_fields, matches, paths_of
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
@@ -58,16 +57,77 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Candidate, Fetched
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Vector
-    from retrieval_core.types.filters import Filter
+    from retrieval_core.types import JSON, Vector
 
 __all__ = [
-    "CollectionInfo", "CollectionNotFoundError", "ConnectionError", "DimensionMismatchError", "EmbeddingError",
-    "InvalidParameterError", "MissingDocumentError", "PerformanceError", "RelevanceError", "RetrievalQuery",
-    "RetrievalResult", "RetrievalTester", "TestCase", "TestStatus", "TestSuiteResult", "TimeoutError",
-]  # fmt: skip
+    "CollectionInfo",
+    "CollectionNotFoundError",
+    "ConnectionError",
+    "DimensionMismatchError",
+    "EmbeddingError",
+    "InvalidParameterError",
+    "MissingDocumentError",
+    "PerformanceError",
+    "RelevanceError",
+    "RetrievalQuery",
+    "RetrievalResult",
+    "RetrievalTester",
+    "TestCase",
+    "TestStatus",
+    "TestSuiteResult",
+    "TimeoutError",
+]
 
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "source_url": ("source", "document_id"),
+    "url": ("source", "document_id"),
+    "chunk_id": ("id",),
+    "document_title": ("title",),
+    "position": ("chunk_index",),
+    "doc_id": ("document_id",),
+    "content": (),
+    "total_chunks": (),
+    "embedding_model": (),
+}
+"""The stores' names of the specification's fields; empty for fields that a store can't filter by."""
 TestStatus = CaseStatus
+
+
+def uses_other_names(condition: Filter) -> bool:
+    """Return whether a filter has a name of the specification that a store may not know."""
+    return not paths_of(condition).isdisjoint(OTHER_NAMES)
+
+
+def widen(condition: Filter) -> Filter | None:
+    """Return a filter in a store's names that passes every chunk which the given one passes; ``None`` for no filter.
+
+    Results still have to be tested with the given filter, see :func:`specification_fields`.
+    """
+    if not uses_other_names(condition):
+        return condition
+    match condition:
+        case And(filters):
+            parts = tuple(part for each in filters if (part := widen(each)) is not None)
+            return And(parts) if parts else None
+        case Or(filters):
+            some = [part for each in filters if (part := widen(each)) is not None]
+            return Or(tuple(some)) if len(some) == len(filters) else None
+        case Not() | Ne() | NotIn() | Exists(value=False):
+            return None
+        case _:
+            names = OTHER_NAMES[condition.field]
+            if not names:
+                return Or((condition, Exists(condition.field, False)))
+            return Or((condition, *(replace(condition, field=name) for name in names)))
+
+
+def specification_fields(hit: Hit) -> dict[str, JSON]:
+    """Return the fields of a hit under the names of stores and of the specification."""
+    fields: dict[str, Any] = {**chunk_fields(hit.chunk), **point_of(hit).payload}
+    for name, places in OTHER_NAMES.items():
+        if name not in fields:
+            fields[name] = next((fields[place] for place in places if fields.get(place) is not None), None)
+    return fields
 
 
 class CollectionNotFoundError(IndexNotFoundError):
