@@ -295,11 +295,7 @@ def _check_reports(reports: tuple[Path, ...]) -> None:
 
 
 def _report(result: SuiteResult, before: SuiteResult | None, suffix: str) -> str:
-    from retrieval_core.evaluate.suite.reports import (  # noqa: PLC0415
-        to_html,  # noqa: PLC0415 - help needs none of this
-        to_json,
-        to_junit,
-    )
+    from retrieval_core.evaluate.suite.reports import to_html, to_json, to_junit  # noqa: PLC0415 - help needs no report
 
     if suffix == ".html":
         return to_html(result, before)

@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import chardet
-
-from retrieval_core.text.analysis import STOP_WORDS
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -133,6 +129,8 @@ def is_of_another_language(query: str, texts: Iterable[str]) -> bool:
 
     Only English texts are recognised well enough: of others, a query is in another language if it is English.
     """
+    from retrieval_core.text.analysis import STOP_WORDS  # noqa: PLC0415 - loads the stemmer
+
     each = list(texts)
     texts = " ".join(each)[:_SAMPLE]
     language = _language_of(texts)
@@ -152,6 +150,8 @@ def is_of_another_language(query: str, texts: Iterable[str]) -> bool:
 
 
 def _language_of(text: str) -> str | None:
+    import chardet  # noqa: PLC0415 - few queries need it
+
     return chardet.detect(text.encode("utf-8", "replace"))["language"]
 
 
