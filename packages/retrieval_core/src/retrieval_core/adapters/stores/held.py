@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     """Whole numbers."""
 
 RECORD_BYTES = 1_000
-"""What a chunk takes beside its text, its vector and its postings: 850 to 1,100 with up to three metadata fields."""
+"""Bytes of a chunk beside its text, its vector and its postings: 620 without metadata, 1,050 with three fields."""
 
 
 class Postings(NamedTuple):

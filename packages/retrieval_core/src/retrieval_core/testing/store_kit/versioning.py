@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import IndexNotFoundError
-from retrieval_core.ports import Versioned
+from retrieval_core.ports import FetchRequest, SearchRequest, Versioned, held_index
 from retrieval_core.testing.store_kit.base import (
     StoreTestBase,
     by_text,
@@ -22,7 +22,7 @@ from retrieval_core.testing.store_kit.base import (
     put,
     unit,
 )
-from retrieval_core.types.filters import Eq
+from retrieval_core.types.filters import Eq, Ne
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +50,29 @@ class VersionTests(StoreTestBase):
         seen.append(await store.version())
         assert None not in seen[1:]
         assert len(set(seen)) == len(seen)
+
+    @on_new_store(needs=Versioned)
+    async def test_an_index_in_memory_is_that_of_the_last_write(self, store: _VersionedStore) -> None:
+        """The index that a store holds has the store's version and results; a store need not hold any."""
+        for number in range(2):
+            rows = [chunk(f"c{number}{row}", "moon", document=f"d{number}") for row in range(3)]
+            await put(store, *rows, documents=(document(f"d{number}"),))
+            for _ in range(3):
+                held = held_index(store)
+                if held is None:
+                    await asyncio.sleep(0.01)
+                    continue
+                assert held.version == await store.version()
+                sides = (await store.describe()).sides
+                for request in (
+                    SearchRequest(5, vector=unit(0)),
+                    SearchRequest(5, text="moon", filter=Ne("id", "c01")),
+                ):
+                    if ("lexical" if request.vector is None else "dense") in sides:
+                        found = [(item.chunk_id, item.score) for item in held.search(request)]
+                        assert found == [(item.chunk_id, item.score) for item in await store.search(request)]
+                request = FetchRequest(chunk_ids=("c00", "c01", "nothing"), document_ids=("d0",))
+                assert held.fetch(request) == await store.fetch(request)
 
     def test_two_indexes_have_two_versions(self, tmp_path: Path) -> None:
         """The same writes to another index give another version."""
