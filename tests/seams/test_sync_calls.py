@@ -77,6 +77,27 @@ def test_observers_see_the_callers_context(tmp_path: Path) -> None:
     assert witness.callers == {"me"}
 
 
+def test_a_cached_result_needs_no_other_thread(tmp_path: Path) -> None:
+    """A query whose result is cached, of an index that is in memory, ends on the thread that asks, whichever it is."""
+    witness = Witness()
+
+    def ask() -> tuple[bool, str, str]:
+        result = index.retrieve(QUERY)
+        return result.from_cache, witness.threads["version"], threading.current_thread().name
+
+    with an_index(tmp_path, observer=witness) as index, ThreadPoolExecutor(1) as other:
+        until = time.monotonic() + 30
+        while witness.threads.get("version") == "retrieval-sync" or not witness.threads:  # it is being read
+            assert time.monotonic() < until
+            ask()
+        from_cache, thread, here = ask()
+        assert from_cache
+        assert thread == here
+        from_cache, thread, here = other.submit(ask).result()
+        assert from_cache
+        assert thread == here
+
+
 def test_in_a_running_loop_as_in_a_notebook(tmp_path: Path) -> None:
     """The loop of the caller may run while a synchronous method is called in it."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.pipeline.cache.lookup import ask_cache, keep
 from retrieval_core.pipeline.cache.similar import SimilarQuestions
 from retrieval_core.pipeline.stages.fingerprints import digest
-from retrieval_core.ports import Versioned
+from retrieval_core.ports import Versioned, held_index
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import freeze
 
@@ -112,7 +112,12 @@ class KeptResults:
             version = state.held.version
         elif self._versioned is not None:
             naming = run.until(VERSION_SHARE).without_retries().on("store")
-            outcome = await naming.call("version", self._versioned.version)
+            held = held_index(self._versioned)
+            outcome = (
+                await naming.call("version", self._versioned.version)
+                if held is None
+                else naming.now("version", getattr, held, "version")
+            )
             if isinstance(outcome, Failed):  # the search will report what is wrong
                 return None
             version = outcome.value
