@@ -199,11 +199,11 @@ class FederatedIndex(QueryEngine):
             with_embedder: Whether the embedder is included.
         """
         own = (pipeline.query_parts(with_embedder=with_embedder) for pipeline in self.indexes.values())
-        return (*self._engine.stages.plugins, *chain.from_iterable(own))
+        return (*self._engine.plugins, *chain.from_iterable(own))
 
     def _facts(self) -> Mapping[str, object]:
         return {"indexes": tuple(self.indexes), "weights": self.weights}
 
     @property
     def _held(self) -> Sequence[object]:
-        return (self._lazy_answer_writer.made, *self._owned, *self._engine.stages.plugins, *self.indexes.values())
+        return (self._lazy_answer_writer.made, *self._owned, *self._engine.plugins, *self.indexes.values())

@@ -71,7 +71,8 @@ class Engine:
         self._sources = sources
         self._deadlines = deadlines_of(stages.all)
         embedder = None if sources is None or sources.questions is None else sources.questions.embedder
-        self._is_plain = all(plugin is embedder for plugin in stages.plugins)
+        self.plugins = stages.plugins
+        self._is_plain = all(plugin is embedder for plugin in self.plugins)
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._logged: set[Degradation] = set()
 

@@ -277,7 +277,7 @@ class RetrievalPipeline(QueryEngine):
         Args:
             with_embedder: Whether the embedder is included.
         """
-        used = (self._store, *self._engine.stages.plugins)
+        used = (self._store, *self._engine.plugins)
         return used if with_embedder else [plugin for plugin in used if plugin is not self._embedder]
 
     def _facts(self) -> Mapping[str, object]:
@@ -286,4 +286,4 @@ class RetrievalPipeline(QueryEngine):
 
     @property
     def _held(self) -> Sequence[object]:
-        return (self.cache, self._lazy_answer_writer.made, *self._owned, *self._engine.stages.plugins, self._store)
+        return (self.cache, self._lazy_answer_writer.made, *self._owned, *self._engine.plugins, self._store)

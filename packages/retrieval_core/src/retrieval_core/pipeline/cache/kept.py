@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from retrieval_core.pipeline.cache.lookup import ask_cache, keep
-from retrieval_core.pipeline.cache.similar import SimilarQuestions
+from retrieval_core.errors import DeadlineExceededError, ServiceError
 from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.ports import Versioned, held_index
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.types import freeze
+from retrieval_core.types import RetrievalResult, freeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.config import CacheConfig, RetrievalConfig
     from retrieval_core.pipeline.stages.embed import Questions
+    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.state import SearchState, Stage
     from retrieval_core.ports import ResultCache, Store
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Query, RetrievalResult
+    from retrieval_core.types import JSON, Query, Vector
 
 VERSION_SHARE = 0.2
 """The part of the deadline by which the store, transformers and retrievers must name their versions for a result to be
 kept: what hangs then leaves time to answer without the cache."""
+CACHE_SHARE = 0.05
+"""How much of the deadline asking the cache may use up: an answer from there is only worth having at once."""
+EMBED_SHARE = 0.1
+"""The part of the deadline by which the question must be embedded to be compared with others; transformers have to be
+done by a quarter of it, and an embedder that hangs must not take their time."""
 _FORMAT = "retrieval-core result 4"
 
 
@@ -181,3 +186,113 @@ async def _identities(run: Run, known: Mapping[str, object]) -> tuple[JSON, ...]
             return None
         identities.append((name, identity, version))
     return freeze(identities)
+
+
+class SimilarQuestions:
+    """Knows the questions whose results are kept, and finds one that asks the same.
+
+    Args:
+        results: Keeps the results.
+        questions: Embeds the question.
+        settings: Of the cache.
+        now: Tells the time in seconds; it never goes back.
+    """
+
+    def __init__(
+        self, results: ResultCache, questions: Questions, settings: CacheConfig, now: Callable[[], float]
+    ) -> None:
+        self._results = results
+        # The search, which comes next, makes the further attempts, and has a failed embedder opened anew.
+        self._questions = replace(questions, recovery=None)
+        from retrieval_core.pipeline.cache.semantic import MAX_QUESTIONS, SemanticCache  # noqa: PLC0415 - off by default
+
+        wanted = settings.semantic
+        self._per_session = wanted.scope == "session"
+        self.known = SemanticCache(wanted.threshold, MAX_QUESTIONS, settings.ttl_seconds, now)
+
+    def is_for(self, plan: Plan) -> bool:
+        """Whether a question is embedded anyway, and its words alone say what it asks."""
+        return plan.mode != "lexical" and not plan.history
+
+    def session_of(self, plan: Plan) -> str | None:
+        """Return whose questions this one may be compared with; ``None`` is a session too."""
+        return plan.session_id if self._per_session else None
+
+    async def embed(self, run: Run, query: Query) -> Query:
+        """Return the query with its vector, or as it is if there is none in time."""
+        outcome = await self._questions.embed(run.until(EMBED_SHARE).without_retries(), query)
+        return replace(query, embedding=outcome.value) if isinstance(outcome, Ok) else query
+
+    async def ask(self, run: Run, query: Query, vector: Vector, partition: str) -> RetrievalResult | Failed | None:
+        """Return the result of a question that asks the same; ``None`` where there is none."""
+        started = run.elapsed_ms
+        found = self.known.find(partition, query.text, vector)
+        match = found.match
+        if match is None:
+            refused = f"; {found.refused} as near ask something else" if found.refused else ""
+            run.note("similar", started, found.compared, 0, f"none asks the same{refused}")
+            return None
+        run.note("similar", started, found.compared, 1, f"{match.question!r:.200}, cosine {match.similarity:.4f}")
+        kept = await ask_cache(run, self._results, match.key)
+        if kept is None:
+            self.known.discard(partition, match.key)
+        if kept is None or isinstance(kept, Failed):
+            return kept
+        told = {
+            "query_normalized": query.text,
+            "cache_matched_query": match.question,
+            "cache_similarity": match.similarity,
+        }
+        return replace(kept, from_cache=True, trace=run.records, metadata={**kept.metadata, **told})
+
+
+async def ask_cache(run: Run, cache: ResultCache, key: str) -> RetrievalResult | Failed | None:
+    """Return the result of a key; ``None`` where there is none."""
+    if getattr(cache, "in_process", False):
+        started = run.elapsed_ms
+        result = await cache.get(key)
+        run.note("cache", started, None, None)
+        return result
+    asking = run.within(CACHE_SHARE).without_retries()
+    if not getattr(cache, "is_loaded", True):
+        failure = await _load(asking, cast("_LoadedLate", cache))
+        if failure is not None:
+            return failure
+    outcome = await asking.on("cache").call("cache", cache.get, key)
+    if isinstance(outcome, Failed):
+        return outcome
+    kept: Any = outcome.value  # a plug-in may give anything
+    if kept is not None and not isinstance(kept, RetrievalResult):
+        return Failed("cache", ServiceError(f"the cache's answer cannot be used: {kept!r:.80} is no RetrievalResult"))
+    return kept
+
+
+class _LoadedLate(Protocol):
+    """A cache that has to load something first, once, and says so with an attribute ``is_loaded``."""
+
+    async def load(self) -> None: ...
+
+
+async def _load(asking: Run, cache: _LoadedLate) -> Failed | None:
+    """Have a cache load what it needs; it goes on with that also when the time to ask it is over."""
+    started = asking.elapsed_ms
+    # Not as a call to the cache: how long this takes says nothing of its server, which need not be left alone for it.
+    outcome = await asking.on("loading the cache").call("cache", cache.load)
+    if not isinstance(outcome, Failed):
+        return None
+    if not isinstance(outcome.error, DeadlineExceededError):
+        return outcome
+    msg = (
+        f"it was skipped: its client was still loading after {asking.elapsed_ms - started:.0f} ms, "
+        f"{CACHE_SHARE:.0%} of deadline_seconds. It is loaded once per process. "
+        "To load it before the first query: await cache.load()"
+    )
+    return replace(outcome, error=DeadlineExceededError(msg))
+
+
+async def keep(run: Run, cache: ResultCache, key: str, result: RetrievalResult) -> Ok[None] | Failed:
+    """Hand a result to the cache."""
+    if getattr(cache, "in_process", False):
+        await cache.set(key, result)
+        return Ok(None)
+    return await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", cache.set, key, result)
