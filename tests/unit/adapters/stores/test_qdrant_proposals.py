@@ -11,8 +11,7 @@ pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed
 pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not installed")
 
 
-from retrieval_core.cli.field_proposals import propose_fields
-from retrieval_core.cli.probes import examine_parts
+from retrieval_core.cli.probes import examine_parts, propose_fields
 from retrieval_core.config import load_config
 from retrieval_core.testing.store_kit import DIMENSION
 from support.qdrant_collections import COLLECTIONS, filled
