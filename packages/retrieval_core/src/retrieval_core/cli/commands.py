@@ -25,9 +25,8 @@ from retrieval_core.cli.documents import list_command, remove_command
 from retrieval_core.cli.graph import graph_command
 from retrieval_core.cli.messages import print_error, show_renamed_settings, warn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
-from retrieval_core.cli.stats import info_command, stats_command
+from retrieval_core.cli.stats import info_command, stats_command, verify_command
 from retrieval_core.cli.suite import suite_group
-from retrieval_core.cli.verify import verify_command
 from retrieval_core.errors import RetrievalError
 
 if TYPE_CHECKING:

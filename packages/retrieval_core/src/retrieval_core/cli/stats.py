@@ -1,4 +1,4 @@
-"""``retrieval info`` and ``retrieval stats``: the contents of an index, and its usage."""
+"""``retrieval info``, ``retrieval stats`` and ``retrieval verify``: what an index has, was asked, and whether it is sound."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from retrieval_core.cli.common import index_options, print_json
 from retrieval_core.cli.messages import count
+from retrieval_core.cli.process import FAILURE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from retrieval_core.ports import FieldInfo, StoreInfo
     from retrieval_core.run.observe import Totals
 
-
 MOST_FIELDS = 200
 """Fields of an index that are listed."""
+UNVERIFIABLE = 2
+"""Nothing differs, and for some chunks there is nothing to compare with."""
 
 
 @click.command("info")
@@ -194,3 +196,28 @@ def _milliseconds(seconds: dict[str, Any]) -> str | None:
     if not seconds["count"]:
         return None
     return ", ".join(f"{name} {seconds[name] * 1000:,.1f} ms" for name in ("mean", "p50", "p95"))
+
+
+@click.command("verify")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Verify N random documents.  [default: all]")
+@click.option("--seed", type=int, metavar="N", help="Draw the same sample again with this seed.")
+@click.option("--repair", is_flag=True, help="Repair differences, then verify again.")
+@index_options
+def verify_command(*, sample: int | None, seed: int | None, repair: bool, given: Given) -> None:
+    """Verify that the index is undamaged and matches its files.
+
+    It verifies text, fields, vectors and postings of each chunk, and files that changed. Exit codes: 0 no differences,
+    1 differences, 2 no differences, but some chunks can't be verified.
+    """
+    from retrieval_core.cli.render import print_integrity  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.index.open import open_index  # noqa: PLC0415
+    from retrieval_core.index.serialization import integrity_to_json  # noqa: PLC0415
+
+    with open_index(config=given.config()) as index:
+        report = index.check_integrity(sample=sample, seed=seed, repair=repair)
+    if given.as_json:
+        print_json(integrity_to_json(report))
+    else:
+        print_integrity(report)
+    if code := {"clean": 0, "mismatch": FAILURE, "unverifiable": UNVERIFIABLE}[report.verdict]:
+        raise SystemExit(code)
