@@ -1,4 +1,4 @@
-"""``retrieval info``, ``retrieval stats`` and ``retrieval verify``: what an index has, was asked, and whether it is sound."""
+"""``retrieval info``, ``stats`` and ``verify``: what an index contains, how it is used, and whether it is undamaged."""
 
 from __future__ import annotations
 
