@@ -1,4 +1,4 @@
-"""What messages about settings say, and what they must not show: addresses without credentials, no keys."""
+"""Messages about settings, and secrets that they must not show: credentials in addresses, and keys."""
 
 from __future__ import annotations
 
