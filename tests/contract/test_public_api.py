@@ -73,13 +73,14 @@ def test_the_public_names_load_what_configuration_needs() -> None:
     assert loaded_by("from retrieval_core import *") <= {"pydantic", "pydantic_core"}
 
 
-def test_searching_by_words_needs_no_numpy() -> None:
-    """An index without vectors is opened, filled and searched without numpy and without a model."""
+def test_filling_an_index_of_words_needs_no_numpy() -> None:
+    """An index without vectors is opened and filled without numpy, and searched without a model or a command line."""
     code = (
         "from retrieval_core import Chunk, load_config, open_index\n"
         "config = load_config('lexical', {'store.kind': 'memory'})\n"
         "with open_index(config=config) as index:\n"
         "    index.add([Chunk('a', 'd', 'one text')])\n"
-        "    assert [hit.id for hit in index.retrieve('text').hits] == ['a']\n"
     )
+    searching = f"{code}    assert [hit.id for hit in index.retrieve('text').hits] == ['a']\n"
     assert loaded_by(code).isdisjoint({"numpy", "onnxruntime", "tokenizers", "click", "rich"})
+    assert loaded_by(searching).isdisjoint({"onnxruntime", "tokenizers", "click", "rich"})

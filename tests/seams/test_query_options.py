@@ -9,7 +9,6 @@ import pytest
 
 from retrieval_core import Chunk, Index, open_index, open_indexes
 from retrieval_core.config import load_config
-from retrieval_core.pipeline.options import QueryOptions, checked_values
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -71,12 +70,3 @@ def test_a_synchronous_method_calls_a_twin_that_a_subclass_overrides(tmp_path: P
         opened.add([Chunk("moon-1", "moon", "The moon is 384,400 km away.")])
         opened.__class__ = Shouting
         assert opened.retrieve("MOON").query == "moon"
-
-
-def test_checked_values_never_change() -> None:
-    """A list becomes a tuple, and names of modes become one name."""
-    given: QueryOptions = {"mode": "vector", "history": [{"role": "user", "content": "Hi"}], "score_threshold": None}
-    values = checked_values(given)
-    assert values.get("mode") == "dense"
-    assert isinstance(values.get("history"), tuple)
-    assert "score_threshold" not in values

@@ -45,7 +45,7 @@ class ExplainArguments(Sized, QuestionArguments):
 
 
 class Stage(StructuredContent):
-    """What a stage did."""
+    """The work of one stage."""
 
     stage: str
     ms: float
