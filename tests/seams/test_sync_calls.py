@@ -26,11 +26,11 @@ CALLER: ContextVar[str] = ContextVar("CALLER", default="nobody")
 
 
 class Witness:
-    """An observer that remembers who called, and on which thread each stage ran."""
+    """An observer that remembers who called, and on which thread the query ended."""
 
     def __init__(self) -> None:
         self.callers: set[str] = set()
-        self.threads: dict[str, str] = {}
+        self.thread = 0
 
     @contextmanager
     def query(self) -> Generator[None]:
@@ -41,8 +41,7 @@ class Witness:
 
     @contextmanager
     def span(self, stage: str) -> Generator[Witness]:
-        """Remember the thread."""
-        self.threads[stage] = threading.current_thread().name
+        """Remember the caller."""
         self.callers.add(CALLER.get())
         yield self
 
@@ -51,8 +50,9 @@ class Witness:
         self.callers.add(CALLER.get())
 
     def answered(self, result: RetrievalResult) -> None:
-        """Remember the caller."""
+        """Remember the caller, and the thread."""
         self.callers.add(CALLER.get())
+        self.thread = threading.get_ident()
 
 
 def an_index(folder: Path, embedder: object = None, observer: Witness | None = None, **settings: object) -> Index:
@@ -81,21 +81,17 @@ def test_a_cached_result_needs_no_other_thread(tmp_path: Path) -> None:
     """A query whose result is cached, of an index that is in memory, ends on the thread that asks, whichever it is."""
     witness = Witness()
 
-    def ask() -> tuple[bool, str, str]:
+    def is_answered_here() -> bool:
         result = index.retrieve(QUERY)
-        return result.from_cache, witness.threads["version"], threading.current_thread().name
+        return result.from_cache and witness.thread == threading.get_ident()
 
     with an_index(tmp_path, observer=witness) as index, ThreadPoolExecutor(1) as other:
         until = time.monotonic() + 30
-        while witness.threads.get("version") == "retrieval-sync" or not witness.threads:  # it is being read
+        while not is_answered_here():  # it is being read
             assert time.monotonic() < until
-            ask()
-        from_cache, thread, here = ask()
-        assert from_cache
-        assert thread == here
-        from_cache, thread, here = other.submit(ask).result()
-        assert from_cache
-        assert thread == here
+            time.sleep(0.05)
+        assert other.submit(is_answered_here).result()
+        assert is_answered_here()
 
 
 def test_in_a_running_loop_as_in_a_notebook(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.errors import DeadlineExceededError, ServiceError
 from retrieval_core.pipeline.stages.fingerprints import digest
-from retrieval_core.ports import Versioned, held_index
+from retrieval_core.ports import Versioned
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import RetrievalResult, freeze
 
@@ -117,12 +117,7 @@ class KeptResults:
             version = state.held.version
         elif self._versioned is not None:
             naming = run.until(VERSION_SHARE).without_retries().on("store")
-            held = held_index(self._versioned)
-            outcome = (
-                await naming.call("version", self._versioned.version)
-                if held is None
-                else naming.now("version", getattr, held, "version")
-            )
+            outcome = await naming.call("version", self._versioned.version)
             if isinstance(outcome, Failed):  # the search will report what is wrong
                 return None
             version = outcome.value
