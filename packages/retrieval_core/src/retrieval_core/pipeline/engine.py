@@ -25,6 +25,7 @@ from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, S
 from retrieval_core.pipeline.results import as_asked, make_result, with_failures
 from retrieval_core.pipeline.stages.rewrite import better_of, searching_again
 from retrieval_core.pipeline.stages.state import SearchState, Stage
+from retrieval_core.pipeline.stages.transform import Transform
 from retrieval_core.ports import held_index
 from retrieval_core.run.outcomes import Failed, is_callers_fault, value_of
 from retrieval_core.run.sync import SingleFlight, to_a_loop
@@ -72,7 +73,9 @@ class Engine:
         self._deadlines = deadlines_of(stages.all)
         embedder = None if sources is None or sources.questions is None else sources.questions.embedder
         self.plugins = stages.plugins
-        self._is_plain = all(plugin is embedder for plugin in self.plugins)
+        # Transformers are only called if the plan has any, see _waits().
+        others = (plugin for stage in stages.all if stage.name != Transform.name for plugin in stage.plugins())
+        self._is_plain = all(plugin is None or plugin is embedder for plugin in others)
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._logged: set[Degradation] = set()
 
