@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.adapters.stores.sqlite import SqliteStore, arrays, changes, connections
+from retrieval_core.adapters.stores.sqlite import SqliteStore, arrays, changes, connections, read
 from retrieval_core.errors import IncompleteSearchError, RetrievalError
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, held_index
 from retrieval_core.testing import filter_strategies
@@ -22,6 +22,7 @@ from retrieval_core.types import Section, Span
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from sqlite3 import Connection
 
     from retrieval_core.ports import Candidate, HeldIndex
     from retrieval_core.types import Chunk
@@ -39,6 +40,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file counts as settled, and nothing has to pass before an index is held again."""
     monkeypatch.setattr(changes, "SETTLED", -1e9)
     monkeypatch.setattr(connections, "IDLE", 0)
+    monkeypatch.setattr(connections, "LEAST_PAUSE", 0)
 
 
 async def held_by(store: SqliteStore) -> HeldIndex | None:
@@ -242,11 +244,19 @@ def test_a_write_of_another_process_is_seen(tmp_path: Path) -> None:
 def test_a_large_index_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     """Neither one with many chunks nor one with many bytes."""
     monkeypatch.setattr(arrays, limit, 1)
+    tried: list[int] = []
+
+    def count(view: Connection) -> int:
+        tried.append(1)
+        return read.count_written_chunks(view)
+
+    monkeypatch.setattr(arrays, "count_written_chunks", count)
 
     async def test() -> None:
         store = opened(tmp_path)
         await filled(store, "a", "b")
         assert await held_by(store) is None
+        assert len(tried) == 1, "it is tried once for each state"
         await store.aclose()
 
     asyncio.run(test())

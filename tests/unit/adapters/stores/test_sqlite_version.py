@@ -31,6 +31,7 @@ def at_once() -> Generator[None]:
     """What is held is built again without a pause."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "IDLE", 0)
+        patch.setattr(connections, "LEAST_PAUSE", 0)
         yield
 
 

@@ -45,6 +45,8 @@ BUSY_STEP = 0.1
 """Seconds that SQLite waits for another writer between two checks whether the caller still waits."""
 IDLE = 20
 """What is held in memory is built again only after this many times as long as it took: a twentieth of the time."""
+LEAST_PAUSE = 1.0
+"""Seconds at least between two such attempts, as for a file whose state nothing tells within microseconds."""
 OPCODES = 100_000
 """SQLite's virtual machine steps, some milliseconds, between two checks whether the caller still waits."""
 
@@ -198,10 +200,10 @@ class Connections:
             mark = self._changes.mark()
             if mark is not None and self._changes.is_settled(mark):
                 built = self._read(build, _Call())
-                self._held = None if built is None else (mark, built)
+                self._held = mark, built  # also that there is nothing to hold of this state
         if (known := getattr(self._of_thread, "known", None)) is not None:
             self._forget(known)  # the fewer connections there are, the sooner all leave a file that was replaced
-        self._idle_until = time.monotonic() + IDLE * (time.monotonic() - began)
+        self._idle_until = time.monotonic() + max(LEAST_PAUSE, IDLE * (time.monotonic() - began))
 
     def _read(self, function: Callable[[sqlite3.Connection], T], call: _Call) -> T:
         with self._translated():
