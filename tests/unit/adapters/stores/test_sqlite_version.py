@@ -62,6 +62,7 @@ class Named:
         held = None
         for _ in range(3):
             held = held or self.session.hold(self.name)
+            self.session.searches += 1
             while self.session._idle_until == inf:  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
                 await asyncio.sleep(0.001)
         return held

@@ -57,13 +57,15 @@ class VersionTests(StoreTestBase):
         for number in range(2):
             rows = [chunk(f"c{number}{row}", "moon", document=f"d{number}") for row in range(3)]
             await put(store, *rows, documents=(document(f"d{number}"),))
+            sides = (await store.describe()).sides
             for _ in range(3):
                 held = held_index(store)
                 if held is None:
+                    if "lexical" in sides:
+                        await by_text(store, "moon")
                     await asyncio.sleep(0.01)
                     continue
                 assert held.version == await store.version()
-                sides = (await store.describe()).sides
                 for request in (
                     SearchRequest(5, vector=unit(0)),
                     SearchRequest(5, text="moon", filter=Ne("id", "c01")),

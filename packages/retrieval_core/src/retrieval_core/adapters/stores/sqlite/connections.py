@@ -114,6 +114,9 @@ class Connections:
         path: The file; the first write makes it, and its folder.
         busy_timeout: Seconds that a writer waits for another process that writes.
         now: The time of day in seconds, by the clock of the file system.
+
+    Attributes:
+        searches: How many searches there were so far.
     """
 
     def __init__(self, path: Path, busy_timeout: float, now: Callable[[], float] = time.time) -> None:
@@ -127,7 +130,8 @@ class Connections:
         self._changes = ChangeDetector(path, self._rest, partial(_connect_to_count, path), self._open, now)
         self._named: tuple[Mark, str | None] | None = None
         self._held: tuple[Mark, Any] | None = None
-        self._missed: tuple[Mark | None] | None = None
+        self._missed: tuple[Mark | None, int] | None = None
+        self.searches = 0
         self._idle_until = 0.0
         # What is collected without having been closed lets go of the file as quietly.
         finalize(self, _close_all, self._open).atexit = False
@@ -171,7 +175,7 @@ class Connections:
     def hold(self, build: Callable[[sqlite3.Connection], T | None]) -> T | None:
         """Return what was built of the state that the file has now, within microseconds; ``None`` if there is nothing.
 
-        It is built in a thread when it is missing the second time, nothing was written in between, and the
+        It is built in a thread when it is missing again after a search, nothing was written in between, and the
         last building is :data:`IDLE` times as long ago as it took.
 
         Args:
@@ -182,7 +186,8 @@ class Connections:
             if self._held[0] == mark:
                 return self._held[1]
             self._held = None  # something was written
-        is_again, self._missed = self._missed == (mark,), (mark,)
+        missed, self._missed = self._missed, (mark, self.searches)
+        is_again = missed is not None and missed[0] == mark and missed[1] < self.searches
         is_due = is_again and time.monotonic() >= self._idle_until
         if is_due and (mark is None or self._changes.is_settled(mark)):
             self._idle_until = inf  # until this one has ended

@@ -282,6 +282,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         return await self._current().write(work, self._prepare)
 
     def _search(self, session: _Session, request: SearchRequest, view: Connection) -> tuple[Candidate, ...]:
+        session.searches += 1
         manifest = self._checked_manifest(view)
         if request.vector is not None:
             from retrieval_core.adapters.stores.sqlite.arrays import search_vectors  # noqa: PLC0415 - numpy is slow to import
