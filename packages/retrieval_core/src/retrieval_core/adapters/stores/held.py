@@ -116,10 +116,11 @@ class Records:
         self._sections = {section.id: section for section in sections}
         self._documents = {document.id: document for document in documents}
 
-    @property
-    def text_bytes(self) -> int:
-        """About how many bytes the texts take."""
-        return sum(len(record.text) for record in (*self.chunks, *self._documents.values()))
+    def count_bytes(self) -> int:
+        """Return about how many bytes the records take; this looks at each of them."""
+        return RECORD_BYTES * len(self.chunks) + sum(
+            len(record.text) for record in (*self.chunks, *self._documents.values())
+        )
 
     def fetch(self, request: FetchRequest, vector_of: Callable[[int], Vector | None]) -> Fetched:
         """Return those of the requested records that exist.
@@ -173,6 +174,9 @@ class HeldIndex:
         matrix: The chunks' vectors, of unit length.
         embedded: Which chunks have a vector; ``None`` if all have.
         paths: Names of the fields that filters are likely to name.
+
+    Attributes:
+        loaded_bytes: About how many bytes the index takes, without a matrix that it shares.
     """
 
     def __init__(
@@ -206,17 +210,12 @@ class HeldIndex:
         self._frequencies = postings.frequencies.astype(np.min_scalar_type(int(postings.frequencies.max(initial=0))))
         lengths = np.bincount(self._rows, self._frequencies, minlength=len(chunks))
         self._norms = length_norms(lengths, float(lengths.mean()) if len(chunks) else 0.0)
+        arrays = (self._rows, self._frequencies, self._norms, self._ranks)
+        vectors = matrix.nbytes if matrix.flags.owndata else 0
+        self.loaded_bytes = vectors + records.count_bytes() + sum(array.nbytes for array in arrays)
         self._columns: dict[str, tuple[Column, NDArray[np.int32]]] = {}
         for path in paths:
             self._column(path)
-
-    @property
-    def loaded_bytes(self) -> int:
-        """About how many bytes the index takes, without a matrix that it shares."""
-        arrays = (self._rows, self._frequencies, self._norms, self._ranks)
-        vectors = self._matrix.nbytes if self._matrix.flags.owndata else 0
-        records = self._records.text_bytes + RECORD_BYTES * len(self._chunks)
-        return vectors + records + sum(array.nbytes for array in arrays)
 
     def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates, best first; equal scores are ordered by chunk id."""
