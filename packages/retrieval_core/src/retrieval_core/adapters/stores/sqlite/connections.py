@@ -63,6 +63,10 @@ class DamagedError(Exception):
     """Data that was read is damaged."""
 
 
+class _LeftError(Exception):
+    """Another thread has just closed this thread's connection; it opens another one."""
+
+
 class _AbandonedError(Exception):
     """The caller was cancelled; nobody sees this."""
 
@@ -73,11 +77,13 @@ class _Known(NamedTuple):
     Attributes:
         file: When it was opened, or last written to.
         is_frozen: Whether it was opened as ``immutable``, so that reads are invalid once the file has changed.
+        departures: How often all idle connections had been closed when it was opened.
     """
 
     file: FileId | None
     connection: sqlite3.Connection
     is_frozen: bool = False
+    departures: int = 0
 
 
 class _Call:
@@ -128,6 +134,10 @@ class Connections:
         self._of_thread = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._changes = ChangeDetector(path, self._rest, partial(_connect_to_count, path), self._open, now)
+        self._idle = threading.Lock()
+        self._of_threads = set[sqlite3.Connection]()
+        self._in_use = set[sqlite3.Connection]()
+        self._departures = 0
         self._named: tuple[Mark, str | None] | None = None
         self._held: tuple[Mark, Any] | None = None
         self._missed: tuple[Mark | None, int] | None = None
@@ -212,18 +222,53 @@ class Connections:
 
     def _read(self, function: Callable[[sqlite3.Connection], T], call: _Call) -> T:
         with self._translated():
+            has_left = False
             while True:
-                known = self._known(writing=False)
                 try:
-                    with call.using(known.connection):
-                        result = _read(known.connection, function)
-                except Exception:  # half of a change looks like anything
-                    self._forget(known)
-                    if self._is_as_it_was(known):
+                    known = self._known(writing=False)
+                    try:
+                        with self._using(known), call.using(known.connection):
+                            result = _read(known.connection, function)
+                    except Exception:  # half of a change looks like anything
+                        self._forget(known)
+                        if self._is_as_it_was(known):
+                            raise
+                    else:
+                        if self._is_as_it_was(known):
+                            return result
+                except _LeftError:
+                    continue
+                except sqlite3.OperationalError as error:
+                    if has_left or _code(error) != sqlite3.SQLITE_IOERR:
                         raise
-                else:
-                    if self._is_as_it_was(known):
-                        return result
+                    has_left = True
+                    self._leave()
+
+    @contextmanager
+    def _using(self, known: _Known) -> Generator[None, None, None]:
+        """Keep another thread from closing a connection while it is used."""
+        with self._idle:
+            if known.departures != self._departures:
+                raise _LeftError
+            self._in_use.add(known.connection)
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._in_use.discard(known.connection)
+
+    def _leave(self) -> None:
+        """Close all idle connections of this process: SQLite shares between them what it knows of a file's log.
+
+        After a backup was copied over the file, and the log removed, one connection that is left from before makes
+        every new one fail.
+        """
+        with self._idle:
+            self._departures += 1
+            for connection in [each for each in self._of_threads if each not in self._in_use]:
+                self._of_threads.discard(connection)
+                self._open.remove(connection)
+                connection.close()
 
     async def write(self, function: Callable[[sqlite3.Connection], T], prepare: Preparation) -> T:
         """Run a function in a write transaction, which is on the disk when this returns.
@@ -239,13 +284,16 @@ class Connections:
 
         def work() -> T:
             with self._translated():
-                known = self._known(writing=True)
-                try:
-                    with call.using(known.connection):
-                        return self._write(known.connection, function, prepare, call)
-                except Exception:
-                    self._forget(known)
-                    raise
+                while True:
+                    known = self._known(writing=True)
+                    try:
+                        with self._using(known), call.using(known.connection):
+                            return self._write(known.connection, function, prepare, call)
+                    except _LeftError:
+                        self._forget(known)
+                    except Exception:
+                        self._forget(known)
+                        raise
 
         return await self._run(self._writer, work, call)
 
@@ -288,7 +336,8 @@ class Connections:
             result = function(connection)
             call.check()  # a caller who left while this waited for its turn does not expect the change any more
             connection.execute("COMMIT")
-            self._of_thread.known = _Known(self._changes.file_id(), connection)  # the commit may have changed the file
+            known: _Known = self._of_thread.known
+            self._of_thread.known = known._replace(file=self._changes.file_id())  # the commit may have changed the file
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -300,13 +349,14 @@ class Connections:
         found = self._changes.file_id()
         known: _Known | None = getattr(self._of_thread, "known", None)
         if known is not None:
-            if known.file == found and found is not None and not (known.is_frozen and self._has_rest):
+            is_left = known.departures != self._departures
+            if known.file == found and found is not None and not is_left and not (known.is_frozen and self._has_rest):
                 return known
             self._forget(known)
         self._changes.leave_former_file()
         if found is None and not writing:
             raise self._not_found()
-        is_frozen = False
+        is_frozen, departures = False, self._departures
         try:
             connection = self._connect("rwc" if writing else "rw", writing=writing)
         except sqlite3.OperationalError as error:
@@ -321,8 +371,10 @@ class Connections:
             connection, is_frozen = self._connect("ro&immutable=1", writing=False), True
         else:
             found = self._changes.file_id()
-        self._open.append(connection)
-        self._of_thread.known = known = _Known(found, connection, is_frozen)
+        with self._idle:
+            self._open.append(connection)
+            self._of_threads.add(connection)
+        self._of_thread.known = known = _Known(found, connection, is_frozen, departures)
         return known
 
     def _forget(self, known: _Known) -> None:
@@ -331,7 +383,10 @@ class Connections:
         After a failure, a statement that somebody still holds half read would keep it at the state of then.
         """
         del self._of_thread.known
-        self._open.remove(known.connection)
+        with self._idle:
+            if known.connection in self._of_threads:  # otherwise another thread has closed it
+                self._of_threads.discard(known.connection)
+                self._open.remove(known.connection)
         known.connection.close()
 
     def _is_as_it_was(self, known: _Known) -> bool:
