@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_a_warm_query_finds_the_same() -> None:
     """Hits, scores, judgement and metadata are those of the store's own search; a filter and a miss included."""
     chunks = [Chunk(f"{number}", f"d{number}", f"The moon {number} is far away.") for number in range(20)]
     embedder = FakeEmbedder()
-    identity = {"embedder_id": embedder.id, "dimension": embedder.dimension}
+    identity: Any = {"embedder_id": embedder.id, "dimension": embedder.dimension}
     with (
         open_index(embedder=embedder, store=MemoryStore(**identity)) as held,
         open_index(embedder=embedder, store=NotHeld(**identity)) as other,
