@@ -278,6 +278,16 @@ def coverage(session: nox.Session) -> None:
         session.run("coverage", "report", "--fail-under=95")
 
 
+@nox.session
+def mutations(session: nox.Session) -> None:
+    """Change the core in sixty small ways, drawn by the date, of which the tests have to notice 90 %."""
+    session.install(
+        *editable(),
+        *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
+    )
+    session.run("python", "tools/mutations.py", *session.posargs)
+
+
 @nox.session(python=other_pythons() or None)
 def build(session: nox.Session) -> None:
     """Run all tests against the wheels of all packages with every other interpreter that is found."""
@@ -300,6 +310,7 @@ def build(session: nox.Session) -> None:
 def nightly(session: nox.Session) -> None:
     """Run what a change does not wait for; takes the folder with the data, if there is one."""
     session.notify("coverage", [])
+    session.notify("mutations", [])
     session.notify("plugin_lowest", [])
     session.notify("suites_in_pytest", [])
     session.notify("schemathesis", ["2000"])
