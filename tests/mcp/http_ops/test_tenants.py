@@ -110,7 +110,8 @@ TIMES = frozenset(
 def comparable(value: Any) -> Any:
     """Return what an answer says without how long it took, and without the order in which two sides were done.
 
-    Whether chunks were read beside the search says only whether the index is in memory yet, which takes its time.
+    Whether chunks and the version were read from the file says only whether the index is in memory yet, which takes
+    its time.
     """
     if isinstance(value, dict):
         told = cast("dict[str, Any]", value)
@@ -121,13 +122,13 @@ def comparable(value: Any) -> Any:
         return sorted([part for part in parts if not _is_reading(part)], key=repr) if are_stages else parts
     if isinstance(value, str):
         text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "MOMENT", re.sub(r"[\d.]+ ms", "SOME ms", value))
-        lines = [line for line in text.splitlines() if "fetch" not in line]
+        lines = [line for line in text.splitlines() if not re.search("fetch|version", line)]
         return sorted(lines) if " ms" in text else text
     return value
 
 
 def _is_reading(part: Any) -> bool:
-    return str(part["stage"]).endswith("fetch")
+    return str(part["stage"]).endswith(("fetch", "version"))
 
 
 def test_an_answer_does_not_depend_on_what_others_have(tmp_path: Path) -> None:
