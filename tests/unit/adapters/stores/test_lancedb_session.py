@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.adapters.stores.lancedb import LanceDBStore, session, view
-from retrieval_core.adapters.stores.lancedb.locking import one_writer
+from retrieval_core.adapters.stores.lancedb import LanceDBStore, records, session
+from retrieval_core.adapters.stores.lancedb.session import one_writer
 from retrieval_core.errors import (
     IndexBusyError,
     InvalidParameterError,
@@ -111,10 +111,10 @@ def test_a_read_that_came_too_late_is_made_again(tmp_path: Path) -> None:
         await put(store, chunk("a"))
         calls: list[int] = []
 
-        def late(found: view.View) -> int:
+        def late(found: records.View) -> int:
             calls.append(found.version)
             if len(calls) < 3:
-                raise view.StaleViewError
+                raise records.StaleViewError
             return len(calls)
 
         assert await store._current().read(late) == 3

@@ -21,7 +21,7 @@ from retrieval_core.adapters.stores.foreign import FieldMapping
 from retrieval_core.adapters.stores.qdrant import foreign
 from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, as_filter, digest, translate
 from retrieval_core.adapters.stores.qdrant.points import chunk_points
-from retrieval_core.adapters.stores.term_vectors import MEAN_LENGTH, question_weights
+from retrieval_core.adapters.stores.query_terms import MEAN_LENGTH, question_weights
 from retrieval_core.ports import Change
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit import DIMENSION

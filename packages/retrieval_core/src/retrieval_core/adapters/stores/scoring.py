@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.adapters.stores.term_vectors import K1, B
+from retrieval_core.adapters.stores.query_terms import K1, B
 
 if TYPE_CHECKING:
     from typing import Any

@@ -11,17 +11,14 @@ Each test opens an empty store in a new folder and closes it. Needed besides the
 """
 
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID
-from retrieval_core.testing.store_kit.catalog import CatalogTests
-from retrieval_core.testing.store_kit.counting import CountTests
+from retrieval_core.testing.store_kit.catalog import CatalogTests, CountTests, ListTests
 from retrieval_core.testing.store_kit.fetching import FetchTests
 from retrieval_core.testing.store_kit.fields import FieldTests
 from retrieval_core.testing.store_kit.filtering import FilterTests
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
 from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
-from retrieval_core.testing.store_kit.listing import ListTests
-from retrieval_core.testing.store_kit.running import RunningTests
+from retrieval_core.testing.store_kit.running import RunningTests, VersionTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
-from retrieval_core.testing.store_kit.versioning import VersionTests
 from retrieval_core.testing.store_kit.writing import WriteTests
 
 __all__ = ["DIMENSION", "EMBEDDER_ID", "CataloguedStoreConformance", "StoreConformance"]

@@ -1,16 +1,17 @@
-"""Tests of concurrency and closing."""
+"""Tests of concurrency and closing, and of versions, by which caches of an index are invalidated."""
 
 # ruff: noqa: S101 - these are tests
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.errors import StoreError
-from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.errors import IndexNotFoundError, StoreError
+from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Versioned, held_index
 from retrieval_core.testing.store_kit.base import (
     StoreTestBase,
     by_text,
@@ -22,9 +23,16 @@ from retrieval_core.testing.store_kit.base import (
     unit,
     units,
 )
+from retrieval_core.types.filters import Eq, Ne
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Protocol
+
     from retrieval_core.ports import Store
+
+    class _VersionedStore(Store, Versioned, Protocol): ...
+
 
 VERSIONS = 20
 PARTS = 5
@@ -102,3 +110,131 @@ def _assert_one_version(names: list[str]) -> None:
     versions = {name.partition("p")[0] for name in names}
     assert len(versions) == 1, versions
     assert len(names) == PARTS
+
+
+class VersionTests(StoreTestBase):
+    """The promises of :class:`retrieval_core.ports.Versioned`; skipped for a store that is not."""
+
+    @on_new_store(needs=Versioned)
+    async def test_every_write_changes_the_version(self, store: _VersionedStore) -> None:
+        """Adding, replacing by the same and deleting change it; reading does not."""
+        seen = [await store.version()]
+        assert seen == [None]
+        for _ in range(2):
+            await put(store, chunk("a", document="d"), documents=(document("d"),))
+            seen.append(await store.version())
+            await store.describe()
+            assert await store.version() == seen[-1]
+        await store.delete(["d"])
+        seen.append(await store.version())
+        assert None not in seen[1:]
+        assert len(set(seen)) == len(seen)
+
+    @on_new_store(needs=Versioned)
+    async def test_an_index_in_memory_is_that_of_the_last_write(self, store: _VersionedStore) -> None:
+        """The index that a store holds has the store's version and results; a store need not hold any."""
+        for number in range(2):
+            rows = [chunk(f"c{number}{row}", "moon", document=f"d{number}") for row in range(3)]
+            await put(store, *rows, documents=(document(f"d{number}"),))
+            sides = (await store.describe()).sides
+            for _ in range(3):
+                held = held_index(store)
+                if held is None:
+                    if "lexical" in sides:
+                        await by_text(store, "moon")
+                    await asyncio.sleep(0.01)
+                    continue
+                assert held.version == await store.version()
+                for request in (
+                    SearchRequest(5, vector=unit(0)),
+                    SearchRequest(5, text="moon", filter=Ne("id", "c01")),
+                ):
+                    if ("lexical" if request.vector is None else "dense") in sides:
+                        found = [(item.chunk_id, item.score) for item in held.search(request)]
+                        assert found == [(item.chunk_id, item.score) for item in await store.search(request)]
+                request = FetchRequest(chunk_ids=("c00", "c01", "nothing"), document_ids=("d0",))
+                assert held.fetch(request) == await store.fetch(request)
+
+    def test_two_indexes_have_two_versions(self, tmp_path: Path) -> None:
+        """The same writes to another index give another version."""
+
+        async def version_of_a_new_one(store: Store) -> None:
+            if not isinstance(store, Versioned):
+                pytest.skip("this store does not tell its version")
+            await put(store, chunk("a"))
+            versions.add(await store.version())
+
+        versions: set[str | None] = set()
+        for name in ("one", "other"):
+            folder = tmp_path / name
+            folder.mkdir()
+            self.run(folder, version_of_a_new_one)
+        assert len(versions) == 2
+
+    def test_two_copies_have_two_versions(self, tmp_path: Path) -> None:
+        """What is written to each of two copies of one index gives another version, even if it is the same."""
+
+        async def write(store: Store) -> None:
+            if not isinstance(store, Versioned):
+                pytest.skip("this store does not tell its version")
+            await put(store, chunk("a"))
+            versions.append(await store.version())
+
+        versions: list[str | None] = []
+        template, *copies = (tmp_path / name for name in ("template", "one", "other"))
+        template.mkdir()
+        self.run(template, write)
+        for folder in copies:
+            shutil.copytree(template, folder)
+            self.run(folder, write)
+        assert len(set(versions)) == 3
+
+    @pytest.mark.parametrize("writes", [0, 1, 2, 3])
+    def test_an_index_that_is_put_back_is_noticed(self, tmp_path: Path, writes: int) -> None:
+        """A reader that was open all the time finds what is there, however often the older index was written to."""
+        place, backup = tmp_path / "place", tmp_path / "backup"
+        place.mkdir()
+
+        async def test() -> None:
+            reader = await self.open_store(place)
+            if not isinstance(reader, Versioned):
+                pytest.skip("this store does not tell its version")
+            await self._write(place, "old")
+            if not await holds_chunks(reader):
+                pytest.skip("this store keeps no index in the folder")
+            await asyncio.to_thread(shutil.copytree, place, backup)
+            for name in ("new", "newer"):
+                await self._write(place, name)
+                seen = [await found(reader)]
+            versions = [await reader.version()]
+            assert seen == [{"old", "new", "newer"}]
+            await asyncio.to_thread(shutil.rmtree, place)
+            await asyncio.to_thread(shutil.copytree, backup, place)
+            expected = {"old"}
+            for number in range(writes):
+                await self._write(place, f"since{number}")
+                expected.add(f"since{number}")
+            assert await found(reader) == expected
+            versions.append(await reader.version())
+            assert versions[0] != versions[1]
+            await reader.aclose()
+
+        async def holds_chunks(store: Store) -> bool:
+            try:
+                return bool((await store.describe()).chunks)
+            except IndexNotFoundError:
+                return False
+
+        async def found(store: Store) -> set[str]:
+            names = await by_text(store, "text")
+            assert sorted(await by_vector(store, unit(0))) == sorted(names)
+            for name in names:
+                assert await by_vector(store, unit(0), condition=Eq("name", name)) == [name]
+            return set(names)
+
+        asyncio.run(test())
+
+    async def _write(self, folder: Path, name: str) -> None:
+        store = await self.open_store(folder)
+        await put(store, chunk(name, document=name, metadata={"name": name}), documents=(document(name),))
+        await store.aclose()

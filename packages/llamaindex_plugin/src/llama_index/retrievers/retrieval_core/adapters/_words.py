@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from math import log
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.stores.query_terms import query_terms
-from retrieval_core.adapters.stores.term_vectors import K1, B
+from retrieval_core.adapters.stores.query_terms import K1, B, query_terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,27 +1,103 @@
-"""Dense, lexical and hybrid search; filters apply before the limit, and ties are ordered by id."""
+"""Dense, lexical and hybrid search; filters apply before the limit, and ties are ordered by id.
+
+LanceDB's SQL lacks most operators on metadata of any shape. So the fields that filters name are read once, kept by
+column, and updated by reading the rows with higher numbers than before.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from retrieval_core.adapters.stores.checks import unit_rows
-from retrieval_core.adapters.stores.lancedb.schema import VECTOR, ZERO
-from retrieval_core.adapters.stores.lancedb.vendor import arrow, lancedb
-from retrieval_core.adapters.stores.lancedb.view import ALL
+from retrieval_core.adapters.stores.columns import Columns, evaluate
+from retrieval_core.adapters.stores.lancedb.records import ALL, StaleViewError
+from retrieval_core.adapters.stores.lancedb.schema import VECTOR, ZERO, arrow, is_record, lancedb, read_rows
 from retrieval_core.adapters.stores.local import Match, best
 from retrieval_core.adapters.stores.query_terms import query_terms
+from retrieval_core.adapters.stores.rows import FIELD_COLUMNS, FieldReader
+from retrieval_core.types.filters import paths_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from retrieval_core.adapters.stores.lancedb.snapshot import Allowed
-    from retrieval_core.adapters.stores.lancedb.view import View
+    from numpy.typing import NDArray
+
+    from retrieval_core.adapters.stores.lancedb.records import View
     from retrieval_core.text.analysis import Analyzer
-    from retrieval_core.types import Vector
+    from retrieval_core.types import JSON, Vector
+    from retrieval_core.types.filters import Filter
+
+
+class Allowed(NamedTuple):
+    """The passages that match a filter.
+
+    Attributes:
+        numbers: Ascending.
+        total: The number of all passages.
+    """
+
+    numbers: NDArray[np.int64]
+    total: int
+
+
+class FieldCache:
+    """The cached fields of all passages, shared by the threads of a process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._clear(None)
+
+    def _clear(self, history: object) -> None:
+        self._history = history
+        self._version = -1
+        self._numbers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._alive: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._columns = Columns()
+
+    def get(self, view: View, condition: Filter) -> Allowed:
+        """Return the passages of a version that match.
+
+        Raises:
+            StaleViewError: Another thread has read a later version already.
+        """
+        with self._lock:
+            self._refresh(view)
+            numbers, alive = self._numbers, self._alive
+            columns = self._columns.filled(paths_of(condition), numbers, partial(_fields, view))
+        passing = alive & evaluate(condition, columns, len(numbers))
+        return Allowed(numbers[passing], int(np.count_nonzero(alive)))
+
+    def _refresh(self, view: View) -> None:
+        if view.history is not self._history:
+            self._clear(view.history)
+        if view.version < self._version:
+            raise StaleViewError
+        if view.version == self._version:
+            return
+        found = view.select(is_record("chunk"), ["number"]).column("number").to_numpy()
+        now = np.sort(found.astype(np.int64))
+        alive = np.isin(self._numbers, now, assume_unique=True)
+        if np.count_nonzero(alive) < len(alive) // 2:
+            self._clear(view.history)  # mostly gaps: reading it all again is cheaper than keeping them
+            alive = self._alive
+        last = self._numbers[-1] if len(self._numbers) else -1
+        fresh = now[now > last]  # numbers only ever grow
+        self._numbers = np.concatenate([self._numbers, fresh])
+        self._alive = np.concatenate([alive, np.ones(len(fresh), dtype=np.bool_)])
+        self._version = view.version
+
+
+def _fields(view: View, first: int) -> Iterator[tuple[int, Mapping[str, JSON]]]:
+    fields_of = FieldReader()
+    columns = ("number", *FIELD_COLUMNS)
+    for number, *row in read_rows(view.select(f"{is_record('chunk')} AND number >= {first}", columns), columns):
+        yield number, fields_of(row)
+
 
 FEW = 1000
 """Up to this number of matching passages, a filter is sent to LanceDB as a list of them, at about 0.04 ms each."""

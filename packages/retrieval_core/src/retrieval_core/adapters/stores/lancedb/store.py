@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from retrieval_core.adapters.stores.checks import check_search
-from retrieval_core.adapters.stores.lancedb import read, write
+from retrieval_core.adapters.stores.lancedb import records
 from retrieval_core.adapters.stores.lancedb.schema import VECTOR
 from retrieval_core.adapters.stores.lancedb.session import LanceDBSession
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, LocalStore
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.adapters.stores.lancedb.view import View
+    from retrieval_core.adapters.stores.lancedb.records import View
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.ports import Change, SearchRequest, StoredDamage
     from retrieval_core.text.analysis import Analyzer
@@ -80,7 +80,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
             msg = f"{table!r:.120} cannot name a table: letters, digits, _ and -, at most 100, no sign first"
             raise InvalidParameterError(msg)
         super().__init__(
-            read,
+            records,
             path,
             embedder_id=embedder_id,
             dimension=dimension,
@@ -151,7 +151,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
             IndexNotFoundError: Nothing was written yet.
             StoreError: The index cannot be read.
         """
-        return await self._current().read(lambda view: read.find_damage(view, document_ids))
+        return await self._current().read(lambda view: records.find_damage(view, document_ids))
 
     async def repair(self) -> None:
         """Update the indexes on the disk; damaged rows are for the caller to write again.
@@ -175,14 +175,14 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
     async def _apply(self, change: Change) -> None:
         def work(view: View, table: Any) -> tuple[None, int]:
             self._identity.check_change(change, self._checked_manifest(view))
-            return None, write.apply_change(view, table, change, self._analyzer)
+            return None, records.apply_change(view, table, change, self._analyzer)
 
         await self._current().write(work)
 
     async def _remove(self, document_ids: Sequence[str]) -> int:
         def work(view: View, table: Any) -> tuple[int, int]:
             self._checked_manifest(view)
-            return write.remove_documents(view, table, document_ids), 0
+            return records.remove_documents(view, table, document_ids), 0
 
         return await self._current().write(work)
 
@@ -201,7 +201,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
             found = search.search_words(view, self._analyzer, request.text, request.limit, allowed)
             if dense is not None:
                 found = search.fuse(dense, found, request.limit)
-        vectors = read.vectors_of(view, (item.chunk_id for item in found)) if request.with_vectors else {}
+        vectors = records.vectors_of(view, (item.chunk_id for item in found)) if request.with_vectors else {}
         candidates = tuple(Candidate(item.chunk_id, item.score, vector=vectors.get(item.chunk_id)) for item in found)
         if request.vector is not None:
             self._check_whole(view, VECTOR, candidates)
@@ -213,7 +213,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
     def _check_whole(view: View, column: str, found: Sequence[Candidate]) -> None:
         """Raise :class:`DamagedSearchError` if chunks lack what was searched; counted once for each version."""
         if column not in view.lost:
-            view.lost[column] = read.count_lost(view, column)
+            view.lost[column] = records.count_lost(view, column)
         if view.lost[column]:
             kind = "vector" if column == VECTOR else "keyword"
-            raise DamagedSearchError(kind, read.count(view)[1], view.lost[column], found)
+            raise DamagedSearchError(kind, records.count(view)[1], view.lost[column], found)

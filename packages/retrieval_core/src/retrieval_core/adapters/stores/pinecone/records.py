@@ -1,4 +1,8 @@
-"""Conversions between our chunks and Pinecone's records; see ``foreign.py`` for those of other programs."""
+"""Conversions between chunks and Pinecone's records, with their words as sparse vectors.
+
+Pinecone keeps no counts over an index, so there is no inverse document frequency: a query's terms count as often as
+it has them. For the rest see :mod:`retrieval_core.adapters.stores.query_terms`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD, TEXT, storable
+from retrieval_core.adapters.stores.pinecone.filters import DOCUMENT, POSITION, RECORD, TEXT, storable
+from retrieval_core.adapters.stores.query_terms import passage_weights, question_weights
 from retrieval_core.adapters.stores.rows import CHUNKS
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, damage_of, is_like, sketch
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from retrieval_core.ports import RecordDamage
+    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Matrix
 
 # Pinecone's limits, from its reference (Database limits: operation and identifier limits).
@@ -208,3 +215,28 @@ def _pair(value: Any) -> tuple[int, int] | None:
 
 def _size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+MOST_VALUES = 1_000
+"""Values of one sparse vector in a hybrid index, from Pinecone's limits."""
+
+
+def sparse_passage(analyzer: Analyzer, text: str, what: str) -> dict[int, float]:
+    """Return the weights of a passage's terms, by their hashes; all are above 0.
+
+    Raises:
+        InvalidParameterError: The passage has more different terms than Pinecone keeps.
+    """
+    weights = passage_weights(analyzer.terms(text))
+    if len(weights) > MOST_VALUES:
+        msg = (
+            f"{what} has {len(weights)} different terms, and Pinecone keeps at most {MOST_VALUES} values in a sparse "
+            "vector. Split it into smaller chunks."
+        )
+        raise InvalidParameterError(msg)
+    return weights
+
+
+def sparse_question(analyzer: Analyzer, text: str) -> dict[int, float]:
+    """Return the counts of a question's terms, by their hashes; the thousand most frequent."""
+    return dict(islice(question_weights(analyzer.query_terms(text)).items(), MOST_VALUES))

@@ -14,19 +14,18 @@ from retrieval_core.adapters.stores.best_matches import MOST_RESULTS
 from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.foreign import FieldMapping, is_in_ranges
 from retrieval_core.adapters.stores.paths import is_text
-from retrieval_core.adapters.stores.pinecone.catalog import SourceCatalog
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
-from retrieval_core.adapters.stores.pinecone.fields import DOCUMENT, POSITION, RECORD
-from retrieval_core.adapters.stores.pinecone.filters import both, either, translate
-from retrieval_core.adapters.stores.pinecone.reading import NamespaceReader
+from retrieval_core.adapters.stores.pinecone.filters import DOCUMENT, POSITION, RECORD, both, either, translate
+from retrieval_core.adapters.stores.pinecone.reading import NamespaceReader, SourceCatalog
 from retrieval_core.adapters.stores.pinecone.records import (
     PineconeRecord,
     batches,
     damage_of_record,
     records_of,
+    sparse_passage,
+    sparse_question,
     vector_id,
 )
-from retrieval_core.adapters.stores.pinecone.sparse import sparse_passage, sparse_question
 from retrieval_core.adapters.stores.together import together
 from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, FieldNames, Host
@@ -96,7 +95,7 @@ class PineconeStore(LoadsPackage):
         embedder_id: Names the embedder of the vectors; without it there is no dense search and no writing.
         dimension: Components of each vector, given exactly when the embedder is.
         sparse: Whether the index keeps sparse vectors for lexical search, for which its metric must be ``dotproduct``.
-            See :mod:`retrieval_core.adapters.stores.pinecone.sparse`.
+            See :mod:`retrieval_core.adapters.stores.pinecone.records`.
 
     Attributes:
         sides: The kinds of search it does, known without asking Pinecone.

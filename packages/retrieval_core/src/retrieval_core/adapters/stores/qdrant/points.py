@@ -14,6 +14,7 @@ from uuid import UUID
 
 from retrieval_core.adapters.stores.checks import unit_rows
 from retrieval_core.adapters.stores.qdrant.filters import OWN, digested
+from retrieval_core.adapters.stores.query_terms import passage_weights
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
 from retrieval_core.adapters.stores.seals import (
     CHUNK_SEAL,
@@ -24,7 +25,6 @@ from retrieval_core.adapters.stores.seals import (
     is_like,
     sketch,
 )
-from retrieval_core.adapters.stores.term_vectors import passage_weights
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.types.filters import chunk_fields
 

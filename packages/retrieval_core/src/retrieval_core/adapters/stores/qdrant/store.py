@@ -15,9 +15,8 @@ from retrieval_core.adapters.stores.qdrant.filters import both, one_of
 from retrieval_core.adapters.stores.qdrant.points import WORDS, distinct, value_of
 from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_kind
 from retrieval_core.adapters.stores.qdrant.writing import CollectionWriter
-from retrieval_core.adapters.stores.query_terms import limited
+from retrieval_core.adapters.stores.query_terms import limited, question_weights
 from retrieval_core.adapters.stores.rows import SOURCES
-from retrieval_core.adapters.stores.term_vectors import question_weights
 from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address, FieldNames
 from retrieval_core.errors import IncompleteSearchError, IndexNotFoundError, StoreError
@@ -77,7 +76,7 @@ class QdrantStore(LoadsPackage):
     last. The local mode applies each request as a whole.
 
     Words are searched by sparse vectors; Qdrant weighs each word by its inverse document frequency, by the formula of
-    the other stores. See :mod:`retrieval_core.adapters.stores.term_vectors`.
+    the other stores. See :mod:`retrieval_core.adapters.stores.query_terms`.
 
     A collection that another program filled is only read, by its vectors; filters see its metadata and the mapped
     fields under our names. If no fields are mapped, it has those of the preset ``default``.

@@ -1,28 +1,142 @@
-"""Reading by id, from one version of the table."""
+"""One version of the table, from which a call reads all its records, and the changes to them.
+
+A change is one commit, applied while the caller holds the lock.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.adapters.stores.fields import FieldCounter
-from retrieval_core.adapters.stores.lancedb.rows import FORMS, damage_of_row, read_rows, read_values, read_vectors
-from retrieval_core.adapters.stores.lancedb.schema import SEAL, VECTOR, ZERO, digest, is_record
-from retrieval_core.adapters.stores.lancedb.vendor import arrow
-from retrieval_core.adapters.stores.lancedb.view import ALL
+from retrieval_core.adapters.stores.lancedb.schema import (
+    FORMS,
+    SEAL,
+    VECTOR,
+    ZERO,
+    Row,
+    any_of,
+    arrow,
+    damage_of_row,
+    digest,
+    is_record,
+    read_rows,
+    read_values,
+    read_vectors,
+    rows_of,
+    seal_rows,
+    to_arrow,
+    vectors_to_store,
+)
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
+from retrieval_core.errors import RetrievalError
 from retrieval_core.ports import Fetched, StoredDamage
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from retrieval_core.adapters.stores.lancedb.schema import Record
-    from retrieval_core.adapters.stores.lancedb.view import View
     from retrieval_core.adapters.stores.rows import RowForm
-    from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, Manifest, RecordDamage, SourceState
+    from retrieval_core.ports import Change, ChunkRange, FetchRequest, FieldInfo, Manifest, RecordDamage, SourceState
+    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Chunk, Vector
     from retrieval_core.types.filters import Filter
+
+ALL = 2**31 - 1
+"""The limit that stands for none."""
+_LAST = 2**64 - 1
+
+
+class StaleViewError(RetrievalError):
+    """Another thread has read a later version already; the read is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a table, identified by the file that it leaves; a copy of the table shares it.
+
+    Attributes:
+        version: LanceDB's number. A table that was restored from a copy counts on from its own, so it may recur.
+        token: Hash of the file that LanceDB writes for each commit, which holds a random name.
+    """
+
+    table: Path
+    version: int
+    token: str = field(init=False)
+    _stamp: tuple[int, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_stamp", self._stamp_now())
+        object.__setattr__(self, "token", self._token_now())
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the table still has this very commit; costs one look at a file's status."""
+        try:
+            return self._stamp_now() == self._stamp or self._token_now() == self.token
+        except FileNotFoundError:
+            return False
+
+    @property
+    def _file(self) -> Path:
+        # LanceDB counts down in the names, so that the last commit is the first in a list.
+        return self.table / "_versions" / f"{_LAST - self.version:020}.manifest"
+
+    def _stamp_now(self) -> tuple[int, int, int]:
+        status = self._file.stat()
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def _token_now(self) -> str:
+        return blake2b(self._file.read_bytes(), digest_size=16).hexdigest()
+
+
+class View:
+    """A table at one version.
+
+    Attributes:
+        commit: The one that made the version.
+        is_indexed: Whether the vectors have an index.
+        history: An object shared by all views of this process that came from one another by writes; a new one after
+            another table, or an older copy, has taken the place.
+        lost: How many chunks lack a part, by its column; filled by searches.
+    """
+
+    def __init__(self, table: Any, commit: Commit, manifest: Manifest, *, is_indexed: bool, history: object) -> None:
+        self.table = table
+        self.commit = commit
+        self.manifest = manifest
+        self.is_indexed = is_indexed
+        self.history = history
+        self.lost: dict[str, int] = {}
+
+    @property
+    def version(self) -> int:
+        """LanceDB's number, which grows with each commit."""
+        return self.commit.version
+
+    def select(self, where: str, columns: Sequence[str]) -> Any:
+        """Return the rows for which an expression holds, as an Arrow table."""
+        return self.table.search().where(where).limit(ALL).select(list(columns)).to_arrow()
+
+    def select_named(
+        self, column: str, digests: Iterable[str], columns: Sequence[str], more: str = ""
+    ) -> Iterator[Any]:
+        """Yield the rows that have one of these digests in a column, as Arrow tables.
+
+        Args:
+            more: An expression that must hold as well.
+        """
+        for where in any_of(column, digests):
+            yield self.select(f"{where} AND {more}" if more else where, columns)
+
+    def count(self, where: str) -> int:
+        """Return for how many rows an expression holds."""
+        return self.table.count_rows(where)
+
 
 T = TypeVar("T")
 
@@ -200,3 +314,47 @@ def _visible(view: View, column: str, names: Iterable[str], condition: Filter) -
             if name_of[owner] not in found and matches(condition, fields_of(row)):
                 found.add(name_of[owner])
     return found
+
+
+NUMBERS = 24
+"""Bits of a passage's number that count within one write; those above are the table's version before it."""
+_GONE: Row = {"record": "gone"}
+
+
+def apply_change(view: View, table: Any, change: Change, analyzer: Analyzer) -> int:
+    """Apply a change that was checked before, and return how many rows it wrote.
+
+    Rows that go are written as ``gone`` in the same commit, and swept away later: LanceDB's own way to delete what a
+    write does not hold reads the whole table.
+    """
+    rows = rows_of(change, analyzer, view.version << NUMBERS)
+    leaving = (*change.removed_documents, *(document.id for document in change.documents))
+    gone = [digest("source", name) for name in change.removed_sources]
+    for part in view.select_named("owner", map(digest, leaving), ["key"]):
+        gone += part.column("key").to_pylist()
+    stale = {key: _GONE for key in gone if key not in rows}
+    if not rows:
+        if stale:
+            table.delete(" OR ".join(any_of("key", stale)))
+        return 0
+    vectors = vectors_to_store(change, view.manifest)
+    seal_rows(rows, vectors)
+    rows |= stale
+    data = to_arrow(rows, vectors, view.manifest)
+    merge = table.merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
+    merge.execute(data, on_bad_vectors="null")  # a vector that is absent is "bad" too; those given were checked
+    return len(rows)
+
+
+def remove_documents(view: View, table: Any, document_ids: Sequence[str]) -> int:
+    """Remove documents with all that belongs to them and the states of their sources; return the number of chunks."""
+    chunks, keys = 0, list[str]()
+    for part in view.select_named("owner", map(digest, document_ids), ["key", "record", "source"]):
+        records = part.column("record").to_pylist()
+        chunks += records.count("chunk")
+        keys += part.column("key").to_pylist()
+        sources = part.column("source").to_pylist()
+        keys += [digest("source", name) for name, record in zip(sources, records, strict=True) if record == "document"]
+    if keys:
+        table.delete(" OR ".join(any_of("key", keys)))
+    return chunks
