@@ -87,3 +87,9 @@ def test_a_stage_that_cannot_be_placed_is_refused() -> None:
     stage.after = "reranking"
     with pytest.raises(InvalidParameterError, match="none of transform, search, fuse, select, top_k"):
         pipeline(stage)
+
+
+def test_what_is_no_stage_is_refused() -> None:
+    """The error shows what was given instead."""
+    with pytest.raises(InvalidParameterError, match=r"a stage is a subclass of .*, got <object"):
+        pipeline(object())  # type: ignore[arg-type]

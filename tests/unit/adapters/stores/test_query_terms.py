@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 import pytest
 
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.adapters.stores.query_terms import MOST_REPEATS, MOST_TERMS, limited, query_terms
+from retrieval_core.adapters.stores.query_terms import MOST_REPEATS, limited, query_terms
 from retrieval_core.adapters.stores.sqlite.store import SqliteStore
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID, by_text, chunk, put
 from retrieval_core.text.analysis import Analyzer
@@ -82,20 +81,3 @@ def test_stores_find_both_forms(open_store: Callable[[Path], Store], tmp_path: P
         return found
 
     assert set(asyncio.run(run())[:3]) == {"0", "1", "2"}
-
-
-@pytest.mark.parametrize("open_store", [open_memory, open_sqlite])
-def test_stores_search_for_the_first_terms_of_a_long_question(
-    open_store: Callable[[Path], Store], tmp_path: Path
-) -> None:
-    words = [f"z{first}{second}k" for first in "aeiou" for second in ascii_lowercase][: MOST_TERMS + 1]
-
-    async def run() -> list[str]:
-        store = open_store(tmp_path)
-        for position in (0, MOST_TERMS - 1, MOST_TERMS):
-            await put(store, chunk(str(position), words[position], document=str(position)))
-        found = await by_text(store, " ".join(words))
-        await store.aclose()
-        return found
-
-    assert sorted(asyncio.run(run())) == ["0", str(MOST_TERMS - 1)]
