@@ -184,41 +184,6 @@ def test_a_malformed_file_is_wrong_use(folder: Path, text: str) -> None:
     assert "bad.retrieval.yaml:" in result.output
 
 
-def test_settings_are_tuned(folder: Path) -> None:
-    file = written(folder)
-    result = retrieval(
-        "tune", file, "--try", "words:search.mode=lexical", "--try", "deep:search.candidates=20,search.top_k=4"
-    )
-    assert result.exit_code == 0, result.output
-    assert "No setting is significantly better than the configuration (" in result.output
-    told = json.loads(retrieval("tune", file, "--try", "words:search.mode=lexical", "--json").stdout)
-    assert [tried["name"] for tried in told["tried"]] == ["as configured", "words"]
-    refused = retrieval("tune", file, "--try", "words")
-    assert (refused.exit_code, "NAME:KEY=VALUE" in refused.output) == (2, True)
-
-
-@pytest.mark.parametrize("names", [("as configured",), ("words", "words")])
-def test_settings_have_names_of_their_own(folder: Path, names: tuple[str, ...]) -> None:
-    options = [option for name in names for option in ("--try", f"{name}:search.mode=lexical")]
-    refused = retrieval("tune", written(folder), *options)
-    assert (refused.exit_code, "is already used" in refused.output) == (2, True)
-
-
-def test_a_setting_may_have_an_index_of_its_own(folder: Path) -> None:
-    assert (
-        CliRunner().invoke(main, ["index", "moon.md", "owls.md", "bread.md", "--index", "b.db", *FAKE]).exit_code == 0
-    )
-    result = retrieval("tune", written(folder), "--try", "other:index=b.db", "--json")
-    assert json.loads(result.stdout)["tried"][1]["gain"] == 0
-
-
-def test_the_index_of_a_setting_goes_before_that_of_the_command(folder: Path) -> None:
-    """One that is not there is told, and not quietly replaced."""
-    result = retrieval("tune", written(folder), "--index", "zoo.db", "--try", "other:index=absent.db")
-    assert result.exit_code == 2
-    assert "Warning: other: 6 cases with errors not counted, such as air: there is no index at" in result.output
-
-
 def test_the_schema_takes_what_the_reader_takes(folder: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads(retrieval("schema", fake=False).stdout)

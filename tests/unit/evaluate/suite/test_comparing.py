@@ -10,7 +10,7 @@ import pytest
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.evaluate.suite import CaseStatus
-from retrieval_core.evaluate.suite.results import MEASURES, compare, tune
+from retrieval_core.evaluate.suite.results import MEASURES, compare
 from support.suites import made_up
 
 if TYPE_CHECKING:
@@ -114,57 +114,3 @@ def test_a_measure_has_to_be_one_of_these(measure: str) -> None:
     result = made_up(dict.fromkeys("abcdef", 1.0))
     with pytest.raises(InvalidParameterError, match=MEASURES[0]):
         compare(result, result, measure=measure)
-    with pytest.raises(InvalidParameterError, match=MEASURES[0]):
-        tune({"a": result, "b": result}, measure=measure)
-
-
-def settings_that_differ_by(gain: float, seed: int, count: int = 8, cases: int = 100) -> dict[str, SuiteResult]:
-    """Return runs of settings, of which the last is better by a gain, and all others are one and the same but noise."""
-    drawn = np.random.default_rng(seed)
-    true = np.clip(drawn.normal(0.6, 0.25, cases), 0, 1)
-    runs = {
-        f"setting {number}": as_result(np.clip(true + drawn.normal(0, 0.15, cases), 0, 1)) for number in range(count)
-    }
-    if gain:
-        better = np.clip(true + drawn.normal(gain, 0.15, cases), 0, 1)
-        runs[f"setting {count - 1}"] = as_result(better)
-    return runs
-
-
-def test_settings_that_are_one_and_the_same_have_no_winner() -> None:
-    """In 19 of 20 seeds at least, though the best of eight looks better than the first."""
-    winners = [tune(settings_that_differ_by(0, seed), seed=seed).winner for seed in range(20)]
-    assert winners.count(None) >= 19
-
-
-def test_settings_that_give_the_same_results_have_no_winner_at_all() -> None:
-    result = as_result(questions(np.random.default_rng(3), 50))
-    tuned = tune({"first": result, "second": result, "third": replace(result, suite="x")})
-    assert tuned.winner is None
-    assert [tried.p for tried in tuned.tried] == [1.0, 1.0, 1.0]
-    assert tuned.chosen == {"first": 5}
-
-
-def test_a_setting_that_is_really_better_is_named_with_held_out_figures() -> None:
-    tuned = [tune(settings_that_differ_by(0.1, seed), seed=seed) for seed in range(20)]
-    assert [each.winner for each in tuned].count("setting 7") >= 19
-    assert all(each.held_out > each.held_out_first for each in tuned)
-    assert all(sum(each.chosen.values()) == 5 for each in tuned)
-
-
-def test_a_worse_setting_never_wins() -> None:
-    tuned = tune(settings_that_differ_by(-0.2, 1, count=2), seed=1)
-    assert tuned.winner is None
-    assert tuned.tried[1].gain < 0
-
-
-@pytest.mark.parametrize(("folds", "cases"), [(1, 50), (6, 5), (2, 4)])
-def test_folds_need_cases(folds: int, cases: int) -> None:
-    result = made_up({str(number): 1.0 for number in range(cases)})
-    with pytest.raises(InvalidParameterError, match="cannot be made"):
-        tune({"a": result, "b": result}, folds=folds)
-
-
-def test_tuning_takes_two_settings() -> None:
-    with pytest.raises(InvalidParameterError, match="two settings"):
-        tune({"a": made_up(dict.fromkeys("abcdef", 1.0))})

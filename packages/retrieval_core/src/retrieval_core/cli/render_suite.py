@@ -13,7 +13,7 @@ from retrieval_core.evaluate.suite import CaseStatus
 
 if TYPE_CHECKING:
     from retrieval_core.evaluate.suite import CaseResult, SuiteResult
-    from retrieval_core.evaluate.suite.results import Comparison, Tuning
+    from retrieval_core.evaluate.suite.results import Comparison
 
 _STYLES = {
     CaseStatus.FAILED: "red", CaseStatus.ERROR: "yellow", "missed": "red", "met": "green", "regression": "red",
@@ -76,20 +76,3 @@ def print_comparison(compared: Comparison) -> None:
         f"interval {compared.low:+.3f} to {compared.high:+.3f} ({count(compared.cases, 'case')}): {compared.change}"
     )
     console.print(Text(told, style=_STYLES.get(compared.change, "")), soft_wrap=True)
-
-
-def print_tuning(tuned: Tuning) -> None:
-    """Print the measure of each setting, and the best one."""
-    console = console_of()
-    table = Table("Setting", tuned.measure, "Gain", "p", "Folds won")
-    for tried in tuned.tried:
-        chosen = str(tuned.chosen.get(tried.name, 0))
-        table.add_row(Text(harmless(tried.name)), f"{tried.mean:.4f}", f"{tried.gain:+.4f}", f"{tried.p:.3f}", chosen)
-    console.print(table)
-    if tuned.winner is None:
-        told = "No setting is significantly better than the configuration"
-    else:
-        told = f"{tuned.winner} is significantly better than the configuration"
-    told += f" ({count(tuned.cases, 'case')}). On held-out cases: best setting {tuned.held_out:.4f}, "
-    told += f"configuration {tuned.held_out_first:.4f}."
-    console.print(Text(harmless(told)), soft_wrap=True)

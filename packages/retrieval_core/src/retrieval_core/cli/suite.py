@@ -1,4 +1,4 @@
-"""``retrieval suite``: run search test suites, compare runs and tune settings."""
+"""``retrieval suite``: run search test suites and compare runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retrieval_core.cli.common import MODE_NAMES, MODES, common_options, index_options, print_json, progress_bar
-from retrieval_core.cli.messages import count, warn
+from retrieval_core.cli.messages import warn
 from retrieval_core.cli.process import WRONG_USE
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _SuiteGroup(click.Group):
 
 @click.group("suite", cls=_SuiteGroup)
 def suite_group() -> None:
-    """Test search results: run suites, compare runs, tune settings.
+    """Test search results: run suites and compare runs.
 
     Exit codes: 0 success, 1 a case failed or a criterion was missed, 2 an error or wrong use, 3 a regression.
     """
@@ -142,50 +142,6 @@ def compare_command(*, before: Path, after: Path, measure: str, given: Given) ->
         raise SystemExit(HAS_ERRORS)
 
 
-@suite_group.command("tune")
-@click.argument("file", type=_FILE)
-@click.option(
-    "--try", "settings", metavar="NAME:KEY=VALUE,…", multiple=True, required=True, help="Try this setting. Repeatable."
-)
-@click.option("--measure", type=_MEASURES, default="ndcg@10", help="Optimize this measure.  [default: ndcg@10]")
-@click.option("--folds", type=click.IntRange(min=2), default=5, help="Set the number of folds.  [default: 5]")
-@click.option("--seed", type=int, default=0, help="Set the random seed.  [default: 0]")
-@index_options
-def tune_command(*, file: Path, settings: tuple[str, ...], measure: str, folds: int, seed: int, given: Given) -> None:
-    """Compare settings on the cases of a suite.
-
-    Each setting runs all cases and is compared with the configuration. For example:
-
-    --try keywords:search.mode=keyword --try more:search.candidates=200
-
-    With index=FILE a setting uses its own index, made with other chunks or another embedder.
-    """
-    from dataclasses import asdict, replace  # noqa: PLC0415 - help needs none of this
-
-    from retrieval_core.cli.render_suite import print_tuning  # noqa: PLC0415
-    from retrieval_core.evaluate.suite import CaseStatus  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.cases import read_suite  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.results import tune  # noqa: PLC0415
-
-    suite = read_suite(file)
-    runs: dict[str, SuiteResult] = {}
-    for name, assignments in _settings(settings).items():
-        has_index = any(assignment.startswith("index=") for assignment in assignments)
-        files = () if has_index else given.index_files
-        own = replace(given, assignments=(*given.assignments, *assignments), index_files=files)
-        with _target(suite, file, own, None, None) as (sync, target):
-            runs[name] = _run(sync, target, suite, 4, twice=False)
-        broken = [case for case in runs[name].results if case.status is CaseStatus.ERROR]
-        if broken:
-            example = f"{broken[0].name}: {broken[0].problems[0].message}"
-            warn(f"{name}: {count(len(broken), 'case')} with errors not counted, such as {example}")
-    tuned = tune(runs, measure=measure, folds=folds, seed=seed)
-    if given.as_json:
-        print_json(asdict(tuned))
-    else:
-        print_tuning(tuned)
-
-
 @suite_group.command("schema")
 def schema_command() -> None:
     """Print the JSON Schema of suites, for editors."""
@@ -267,21 +223,6 @@ def _in_mode(suite: Suite, mode: str | None) -> Suite:
         return suite
     cases = [case if case.mode is not None else case.model_copy(update={"mode": mode}) for case in suite.cases]
     return suite.model_copy(update={"cases": cases})
-
-
-def _settings(texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return what is configured, and each setting that is tried, by name."""
-    made: dict[str, tuple[str, ...]] = {"as configured": ()}
-    for text in texts:
-        name, _, assignments = text.partition(":")
-        if not name or "=" not in assignments:
-            msg = f"--try needs NAME:KEY=VALUE, but is {text!r:.80}. For example: keywords:search.mode=keyword"
-            raise click.UsageError(msg)
-        if name in made:
-            msg = f"--try: the name {name!r:.80} is already used. Choose another one."
-            raise click.UsageError(msg)
-        made[name] = tuple(assignments.split(","))
-    return made
 
 
 def _check_reports(reports: tuple[Path, ...]) -> None:
