@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
 from retrieval_core import Chunk, open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.errors import IndexNotFoundError
+from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
     from retrieval_core import RetrievalResult
 
 QUERY = "which moon is far away"
@@ -57,11 +63,55 @@ def test_a_warm_query_on_a_loop_starts_no_task() -> None:
         async with open_index(embedder=embedder, store=store) as index:
             await index.aadd([Chunk("a", "d", "The moon is far away.")])
             await index.aretrieve(QUERY)
-            before = threading.active_count(), len(asyncio.all_tasks())
-            coroutine = index.aretrieve(QUERY, use_cache=False)
-            with pytest.raises(StopIteration) as done:
-                coroutine.send(None)
-            assert [hit.id for hit in done.value.value.hits] == ["a"]
-            assert (threading.active_count(), len(asyncio.all_tasks())) == before
+            assert ids(await done_at_once(index.aretrieve(QUERY, use_cache=False))) == ["a"]
 
     asyncio.run(search())
+
+
+def test_a_loaded_index_is_searched_without_threads(tmp_path: Path) -> None:
+    """After loading, queries start no work in a thread, and nothing that blocks runs on the loop, or they fail.
+
+    A thread detects the language of a query with stop words, if its hits have few of its words.
+    """
+    with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
+        index.add([Chunk(f"{n}", f"d{n}", f"The moon {n} is far away.", metadata={"n": n}) for n in range(20)])
+
+    async def search() -> None:
+        async with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
+            await index.aload()
+            await index.aretrieve(QUERY)  # the first one looks at a file, whether all documents are indexed
+            before = set(threading.enumerate())
+            with patch.object(ThreadPool, "start", side_effect=AssertionError("a query starts work in a thread")):
+                for query in (QUERY, "near moon", "which moon is far", "nearby planets"):
+                    assert not (await index.aretrieve(query)).degraded
+                    assert ids(await index.aretrieve(query, {"n": 3}, use_cache=False)) == ["3"]
+                assert len((await done_at_once(index.aretrieve(QUERY, use_cache=False))).hits) == 10
+            assert set(threading.enumerate()) <= before
+
+    asyncio.run(search())
+
+
+def test_loading_an_index_that_does_not_exist_changes_nothing(tmp_path: Path) -> None:
+    """The first query says that it is missing, as it does without loading."""
+    with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
+        index.load()
+        with pytest.raises(IndexNotFoundError):
+            index.retrieve(QUERY)
+        index.add([Chunk("a", "d", "The moon is far away.")])
+        index.load()
+        assert ids(index.retrieve(QUERY)) == ["a"]
+        index.add([Chunk("b", "d", "A moon that is far away.")])
+        assert sorted(ids(index.retrieve(QUERY))) == ["a", "b"]
+
+
+def ids(result: RetrievalResult) -> list[str]:
+    return [hit.id for hit in result.hits]
+
+
+async def done_at_once(query: Coroutine[Any, Any, RetrievalResult]) -> RetrievalResult:
+    """Return the result of a query that waits for nothing, and starts neither tasks nor threads."""
+    before = threading.active_count(), len(asyncio.all_tasks())
+    with pytest.raises(StopIteration) as done:
+        query.send(None)
+    assert (threading.active_count(), len(asyncio.all_tasks())) == before
+    return done.value.value

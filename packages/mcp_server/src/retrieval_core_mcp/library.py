@@ -460,13 +460,14 @@ class Library:
     async def _warm_up(self, opening: asyncio.Task[_Opened], loading: asyncio.Task[None]) -> None:
         """Load what the first dense search loads, behind the model, if none does it itself in a moment."""
         await asyncio.wait([loading])
-        if loading.cancelled() or loading.exception() is not None or opening.result().index.embedder is None:
+        if loading.cancelled() or loading.exception() is not None:
             return
         await self._clock.sleep(WARM_UP_AFTER)
-        if not self._is_awaited:
-            index = opening.result().index
+        index = opening.result().index
+        if not self._is_awaited and index.embedder is not None:
             await index.adescribe()  # fails where there is none, before anything is embedded
             await index.aretrieve(WARM_UP, top_k=1, mode="dense")
+        await index.aload()
 
 
 def _in_order(chunks: Iterable[Chunk]) -> list[Chunk]:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.sqlite import SqliteStore, connections, read
-from retrieval_core.adapters.stores.sqlite.changes import SETTLED
+from retrieval_core.adapters.stores.sqlite.changes import SETTLED, SETTLED_FINE
 from retrieval_core.adapters.stores.sqlite.connections import Connections
 from retrieval_core.errors import IndexNotFoundError
 from retrieval_core.testing.store_kit.base import chunk, put
@@ -165,7 +165,7 @@ def test_what_is_held_is_built_once_for_each_state(path: Path, named: Named) -> 
 def test_what_changed_just_now_is_not_remembered(path: Path) -> None:
     """Two changes of a file within one tick of its clock look the same, so that it is read until the tick is over."""
     changed = path.stat().st_ctime_ns / 1e9
-    named = Named(path, lambda: changed + SETTLED / 2)
+    named = Named(path, lambda: changed + SETTLED_FINE / 2)
 
     async def test() -> None:
         for reads in range(1, 6):

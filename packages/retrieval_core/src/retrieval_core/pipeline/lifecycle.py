@@ -99,9 +99,11 @@ class Lifecycle(Closing):
             await to_a_loop()
             await asyncio.gather(*(self._loads.run(str(id(part)), partial(self._load_part, part)) for part in cold))
 
+    def _loading(self) -> Run:
+        return Run(self._pool, seconds=LOAD_SECONDS, clock=self._clock)
+
     async def _load_part(self, part: Any) -> None:
-        run = Run(self._pool, seconds=LOAD_SECONDS, clock=self._clock)
-        outcome = await run.call("load", part.load)
+        outcome = await self._loading().call("load", part.load)
         if isinstance(outcome, Failed) and isinstance(outcome.error, DeadlineExceededError):
             self._slow.add(id(part))
             logger.warning("loading %s takes longer than %g s; queries no longer wait for it", part, LOAD_SECONDS)

@@ -15,6 +15,7 @@ from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, checked_values, query_options
 from retrieval_core.pipeline.results import evaluated
 from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.ports import hold_index
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.outcomes import raise_faults
 from retrieval_core.run.sync import events_of
@@ -151,6 +152,23 @@ class QueryEngine(Display, Lifecycle):
         return await self._retrieve(normal, plan)
 
     retrieve = sync_twin(aretrieve, begins_here=True)
+
+    async def aload(self) -> None:
+        """Load the models, and the index if it is small, so that the first query doesn't have to wait for them.
+
+        Otherwise the first query loads the models, and repeated queries load the index. A component that can't be
+        loaded is skipped; queries report why.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                await index.aload()
+        """
+        await self._load(self.query_parts(with_embedder=True))
+        for store in self._stores.values():
+            await self._loading().call("load", hold_index, store)
+
+    load = sync_twin(aload, seconds=None)
 
     def _parts_for(self, options: QueryOptions) -> Iterable[object]:
         """Return the parts that a query uses: the embedder if vectors are searched, or compared with a threshold."""

@@ -55,6 +55,7 @@ from retrieval_core.ports.stores import (
     TermCounts,
     Versioned,
     held_index,
+    hold_index,
 )
 from retrieval_core.ports.transformers import BOTH_SIDES, Linked, QueryContext, QueryTransformer, Transformed, Variant
 from retrieval_core.ports.verifiers import Verdicts, Verified, Verifier
@@ -124,4 +125,5 @@ __all__ = [
     "Verifier",
     "Versioned",
     "held_index",
+    "hold_index",
 ]

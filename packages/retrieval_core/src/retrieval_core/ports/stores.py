@@ -615,6 +615,17 @@ def held_index(store: object) -> HeldIndex | None:
     return None if held is None else held(store)
 
 
+async def hold_index(store: object) -> None:
+    """Load an index into memory, if it is small and its store can do so, so that :func:`held_index` returns it.
+
+    Raises:
+        StoreError: The index can't be read.
+    """
+    hold = getattr(type(store), "hold", None)
+    if hold is not None:
+        await hold(store)
+
+
 @runtime_checkable
 class SamplesFields(Protocol):
     """A store of which only some chunks can be looked at to find the names of their fields."""

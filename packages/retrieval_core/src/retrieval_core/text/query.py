@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MOST = 8
 """Identifiers of a query that are looked up."""
@@ -124,29 +124,46 @@ def _trimmed(word: str) -> str:
     return word.partition("=")[0]
 
 
+def shows_its_language(query: str) -> bool:
+    """Return whether a query has words that show its language; one without is never :func:`is_of_another_language`."""
+    words = _words_of(query)
+    return _is_marked(words) or _english_share(words) > MOST_STOP_WORDS
+
+
 def is_of_another_language(query: str, texts: Iterable[str]) -> bool:
-    """Return whether a query is clearly in another language than all of some texts.
+    """Return whether a query is clearly in another language than all of some texts; this takes milliseconds.
 
     Only English texts are recognised well enough: of others, a query is in another language if it is English.
     """
-    from retrieval_core.text.analysis import STOP_WORDS  # noqa: PLC0415 - loads the stemmer
-
     each = list(texts)
     texts = " ".join(each)[:_SAMPLE]
     language = _language_of(texts)
-    words = [word.casefold() for word in _WORD.findall(query)]
+    words = _words_of(query)
     if language is None or not words:
         return False
     if 2 * sum(word[0] > _LATIN for word in words) > len(words):  # of a script of its own
         return not any(word[0] > _LATIN for word in _WORD.findall(texts))
-    english = sum(word in STOP_WORDS for word in words) / len(words)
+    english = _english_share(words)
     found = _language_of(query)
     if any(_language_of(text[:_SAMPLE]) == found for text in each):
         return False
     if language != ENGLISH:
         return found == ENGLISH and english > MOST_STOP_WORDS
-    is_marked = not "".join(words).isascii() or any(map(_FUNCTION_WORDS.fullmatch, words))
-    return is_marked and found not in {None, ENGLISH} and english <= MOST_STOP_WORDS
+    return _is_marked(words) and found not in {None, ENGLISH} and english <= MOST_STOP_WORDS
+
+
+def _words_of(query: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(query)]
+
+
+def _is_marked(words: Sequence[str]) -> bool:
+    return not "".join(words).isascii() or any(map(_FUNCTION_WORDS.fullmatch, words))
+
+
+def _english_share(words: Sequence[str]) -> float:
+    from retrieval_core.text.analysis import STOP_WORDS  # noqa: PLC0415 - loads the stemmer
+
+    return sum(word in STOP_WORDS for word in words) / max(1, len(words))
 
 
 def _language_of(text: str) -> str | None:

@@ -30,7 +30,7 @@ from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import FetchRequest, SearchRequest, TermCounts
 from retrieval_core.run.outcomes import Ok
 from retrieval_core.run.sync import to_a_loop
-from retrieval_core.text.query import absent_from, identifiers_in
+from retrieval_core.text.query import absent_from, identifiers_in, is_of_another_language, shows_its_language
 from retrieval_core.types import Relevance
 
 if TYPE_CHECKING:
@@ -243,9 +243,7 @@ async def judge(
         _words(query, terms.difference(*in_each), analyzer),
         margin,
     )
-    if signals.coverage is not None and signals.coverage < LOW_COVERAGE:
-        from retrieval_core.text.query import is_of_another_language  # noqa: PLC0415 - chardet is slow to import
-
+    if signals.coverage is not None and signals.coverage < LOW_COVERAGE and shows_its_language(query):
         await to_a_loop()
         if await asyncio.to_thread(is_of_another_language, query, texts):
             told = "The query is in another language than the documents, so that its words say nothing."

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 SETTLED = 2.0
 """Seconds after which a change of a file has another time than the one before, whatever the file system's clock: the
-coarsest, that of FAT, counts in steps of two."""
+coarsest, that of FAT, counts in steps of two. Two changes within one step look the same."""
+SETTLED_FINE = 0.1
+"""The same for a clock that shows parts of a second: those of ext4, XFS, APFS and NTFS count in steps of 10 ms at most.
+"""
 
 
 class FileId(NamedTuple):
@@ -110,7 +113,13 @@ class ChangeDetector:
 
     def is_settled(self, mark: Mark) -> bool:
         """Whether a change of the file itself after the mark cannot have the same time as one before it."""
-        return self._now() - max(mark.file.modified, mark.file.changed) / 1e9 > SETTLED
+        return self.seconds_to_settle(mark) <= 0
+
+    def seconds_to_settle(self, mark: Mark) -> float:
+        """Return after how many seconds :meth:`is_settled`; not above 0 if it is."""
+        last = max(mark.file.modified, mark.file.changed)
+        step = SETTLED_FINE if last % 10**9 else SETTLED
+        return last / 1e9 + min(step, SETTLED) - self._now()
 
     def leave_former_file(self) -> None:
         """Close the connection to a file that was replaced or copied over: SQLite opens no other one beside it."""

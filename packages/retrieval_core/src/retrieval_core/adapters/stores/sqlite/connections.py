@@ -207,6 +207,19 @@ class Connections:
                 self._idle_until = 0.0
         return None
 
+    async def load(self, build: Callable[[sqlite3.Connection], T | None]) -> None:
+        """Build what :meth:`hold` returns; after a write, this waits until the next one can be told from it.
+
+        Raises:
+            IndexNotFoundError: There is no index yet.
+            StoreError: The index cannot be read.
+        """
+        await self.read(lambda _: self._changes.renew())
+        mark = self._changes.mark()
+        if mark is None or self._held is None or self._held[0] != mark:
+            await asyncio.sleep(0.0 if mark is None else max(0.0, self._changes.seconds_to_settle(mark)))
+            await self._builder.run(self._build, build)
+
     def _build(self, build: Callable[[sqlite3.Connection], Any]) -> None:
         began = time.monotonic()
         with suppress(Exception):  # the searches themselves raise what is wrong with the file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -237,6 +238,13 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         except StoreError:  # the methods raise that it is closed
             return None
         return session.hold(partial(self._hold, session))
+
+    async def hold(self) -> None:
+        """Load the index into memory, if it is small, so that :meth:`held` returns it."""
+        if not self._quantized and is_searched_by(self, SqliteStore):
+            session = self._current()
+            with suppress(IndexNotFoundError):
+                await session.load(partial(self._hold, session))
 
     def _hold(self, session: _Session, view: Connection) -> HeldIndex | None:
         from retrieval_core.adapters.stores.sqlite.arrays import read_index  # noqa: PLC0415 - numpy is slow to import
