@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -55,6 +57,19 @@ def test_every_public_name_is_there(name: str) -> None:
     assert thing.__name__ == name
     assert thing.__doc__
     assert thing.__module__.startswith("retrieval_core.")
+
+
+@pytest.mark.parametrize("name", ["retrieve", "aretrieve", "answer", "aanswer", "aanswer_stream"])
+def test_the_help_of_a_query_explains_each_argument(name: str) -> None:
+    """Its sections stay apart, and options stand among the arguments like any other."""
+    method = getattr(retrieval_core.Index, name)
+    before, _, rest = inspect.cleandoc(method.__doc__).partition("\n\nArgs:\n")
+    arguments, _, rest = rest.partition("\n\n")
+    assert before
+    assert rest.startswith(("Returns:\n", "Yields:\n"))
+    assert "\n\nRaises:\n" in rest
+    shown = [each for each in inspect.signature(method).parameters if each != "self"]
+    assert re.findall(r"^    ([*\w]+): ", arguments, re.MULTILINE) == shown
 
 
 def test_an_unknown_name() -> None:

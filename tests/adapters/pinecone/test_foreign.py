@@ -64,6 +64,11 @@ def test_fields_are_mapped() -> None:
         assert (await store.fetch(FetchRequest(("r4",)))).chunks["r4"].document_id == "r4"
         info = await store.describe()
         assert (info.chunks, info.documents, info.manifest) == (4, 0, None)
+        assert store.id.endswith(", dense")
+        fields, looked_at = await store.sample_fields()
+        assert looked_at == 4
+        assert {"review_text", "rating", "title", "document_id", "chunk_index"} <= fields
+        assert "nothing" not in fields
 
     with WireServer(reviews()) as server:
         run(server, test, fields=FIELDS, namespace="phone-reviews")

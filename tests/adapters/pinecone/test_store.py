@@ -40,7 +40,9 @@ def test_sides_are_known_without_asking() -> None:
     """What a store searches by is told before any request."""
     with WireServer(PineconeService(DIMENSION)) as server:
         assert store_of(server).sides == {"dense"}
-        assert store_of(server, sparse=True).sides == {"dense", "lexical"}
+        both = store_of(server, sparse=True)
+        assert both.sides == {"dense", "lexical"}
+        assert ", sparse by " in both.id
         assert store_of(server, embedder_id=None, dimension=None).sides == frozenset()
         assert server.count() == 0
 

@@ -70,7 +70,9 @@ def test_a_collection_of_another_program_is_read(program: str) -> None:
         fetched = await store.fetch(FetchRequest((ID, "no id", "7"), with_vectors=True))
         assert set(fetched.chunks) == {ID} == set(fetched.vectors)
         assert not (await store.fetch(FetchRequest((ID,), filter=Eq("page", 4)))).chunks
-        assert (await store.fields(100))["page"].passages == 1
+        fields = await store.fields(100)
+        assert fields["page"].passages == 1
+        assert await store.sample_fields() == (fields.keys(), 2)
         assert await store.count_chunks(Eq("page", 3)) == 1
         assert await store.version() is None
         assert dict(await store.sources()) == {}
