@@ -309,14 +309,13 @@ def doctor_command(*, given: Given) -> None:
     """Check the installation and every configured service.
 
     Each service gets one small request: a language model writes one word, an embedder embeds one query, a cache looks
-    up one key. If the index was built with another embedder, a few chunks are embedded to estimate the time for all.
+    up one key.
     """
     from retrieval_core.cli.probes import examine  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.cli.reembedding import examine_change  # noqa: PLC0415 - likewise
     from retrieval_core.cli.render import print_findings  # noqa: PLC0415
 
     config = given.config()
-    findings = [*examine(config), *examine_change(config)]
+    findings = list(examine(config))
     healthy = all(finding.verdict != "wrong" for finding in findings)
     if given.as_json:
         entries = [{"subject": f.subject, "verdict": f.verdict, "detail": f.detail} for f in findings]
