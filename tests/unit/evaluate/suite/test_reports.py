@@ -137,8 +137,7 @@ def parsed(page: str) -> Elements:
 
 OWN = {
     "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "p", "ul", "ol", "li", "b", "bdi", "q",
-    "table", "thead", "tbody", "tr", "th", "td", "div", "figure", "figcaption", "svg", "line", "text", "rect", "circle",
-    "polyline", "details", "summary", "span", "pre",
+    "table", "thead", "tbody", "tr", "th", "td", "div", "details", "summary", "span", "pre",
 }  # fmt: skip
 
 
@@ -188,9 +187,7 @@ def test_a_thousand_cases_are_less_than_a_megabyte(word: str) -> None:
 
 def test_the_page_shows_moves_since_the_run_before() -> None:
     before, after = made_up({"a": 1.0, "b": 0.0}), made_up({"a": 0.0, "b": 0.0})
-    page = to_html(after, before)
-    assert "<title>1: 1 → -</title>" in page
-    assert "dashed: the run before" in page
+    assert to_html(after, before).count("- (was 1)") == 1
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html import escape
-from math import isfinite, log10
+from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree as ET
 
@@ -16,7 +16,7 @@ from retrieval_core.evaluate.suite.results import CaseStatus, SuiteResult
 from retrieval_core.types.escapes import CONTROLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from retrieval_core.evaluate.suite.results import CaseResult
@@ -29,7 +29,6 @@ LONGEST_DETAILS = 400_000
 _LONGEST = 160
 _BYTES = 2.5
 """For a character that is shown, on average: of texts that take more, less is shown."""
-_DEEPEST = 10
 _CONTROL = re.compile(f"(?![\t\n])[{CONTROLS}]")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
@@ -43,11 +42,6 @@ h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{mar
 .dim{color:var(--dim)}.passed,.met{color:var(--good)}.failed,.missed{color:var(--bad)}.error{color:var(--warn)}
 .figures{display:flex;flex-wrap:wrap;gap:.5rem 2rem;padding:0;margin:.5rem 0;list-style:none}
 .figures b{display:block;font-size:1.4rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(19rem,100%),1fr));gap:1rem}
-figure{margin:0;background:var(--soft);padding:.75rem;border-radius:.5rem}figcaption{font-weight:600}
-svg{width:100%;height:auto;display:block}svg text{fill:var(--dim);font:11px system-ui,sans-serif}
-.axis{stroke:var(--line)}.bar,.dot{fill:var(--mark)}.curve{stroke:var(--mark);fill:none;stroke-width:2}
-.before{stroke:var(--dim);fill:none;stroke-dasharray:4 3}.better{fill:var(--good)}.worse{fill:var(--bad)}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}
 th,td{text-align:left;padding:.3rem .6rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n,td.c{white-space:nowrap}td.n,th.n{text-align:right}td.t{min-width:9rem}
@@ -147,7 +141,7 @@ def to_html(result: SuiteResult, before: SuiteResult | None = None) -> str:
     """Return a report as one page of HTML.
 
     Args:
-        before: An earlier run, which ranks and recall are shown beside.
+        before: An earlier run, whose rank of a case is shown beside the new one if it differs.
     """
     return "\n".join(_page(result, before))
 
@@ -166,11 +160,6 @@ def _page(result: SuiteResult, before: SuiteResult | None) -> Iterator[str]:
     yield f'<p class="dim">{_shown(result.timestamp)}</p>'
     yield from _figures(result)
     yield from _criteria(result)
-    yield '<h2>How well it was found</h2><div class="charts">'
-    yield _recall_chart(result, before)
-    yield _rank_chart(result, before)
-    yield _latency_chart(result)
-    yield "</div>"
     wrong = [case for case in result.results if case.status in {CaseStatus.FAILED, CaseStatus.ERROR}]
     if wrong:
         yield f"<h2>What went wrong ({len(wrong)})</h2>"
@@ -182,7 +171,7 @@ def _page(result: SuiteResult, before: SuiteResult | None) -> Iterator[str]:
                 yield f'<p class="dim">{len(wrong) - number} more are in the table below.</p>'
                 break
             yield details
-    yield from _table(result)
+    yield from _table(result, before)
     yield from _facts(result)
     yield "</main></body></html>\n"
 
@@ -224,13 +213,14 @@ def _details(case: CaseResult) -> Iterator[str]:
     yield "</details>"
 
 
-def _table(result: SuiteResult) -> Iterator[str]:
+def _table(result: SuiteResult, before: SuiteResult | None) -> Iterator[str]:
+    earlier = {case.name: _shown_rank(case) for case in before.results} if before is not None else {}
     yield '<h2>All cases</h2><div class="scroll"><table><thead><tr><th>Case<th>Status<th class="n">Rank'
     yield '<th class="n">Recall@5<th class="n">ms</thead><tbody>'
     for case in result.results:
         status = "skipped" if case.skipped is not None else case.status
-        rank = _rank(case)
-        shown = "-" if rank is None else str(rank)
+        shown = _shown_rank(case)
+        shown += f" (was {earlier[case.name]})" if earlier.get(case.name, shown) != shown else ""
         recall = case.measures.get("recall@5")
         numbers = [shown, "-" if recall is None else f"{recall:.2f}", _number(case.retrieval_time_ms)]
         cells = "".join(f'<td class="n">{number}' for number in numbers)
@@ -249,105 +239,9 @@ def _facts(result: SuiteResult) -> Iterator[str]:
     yield "</ul>"
 
 
-def _recall_chart(result: SuiteResult, before: SuiteResult | None) -> str:
-    """Draw the share of the expected that is among the first k passages."""
-    parts = [_frame([(str(k), _x(k)) for k in range(1, _DEEPEST + 1)], [("0", 0.0), (".5", 0.5), ("1", 1.0)])]
-    for told, kind in ((before, "before"), (result, "curve")):
-        shares = [] if told is None else _recalls(told)
-        if shares:
-            points = " ".join(f"{_x(k):.0f},{_y(share):.1f}" for k, share in enumerate(shares, 1))
-            parts.append(f'<polyline class="{kind}" points="{points}"/>')
-    beside = " (dashed: the run before)" if before is not None else ""
-    return _figure(f"Recall at k{beside}", "".join(parts))
-
-
-def _recalls(result: SuiteResult) -> list[float]:
-    found = [rank for case in result.results for rank in case.ranks.values()]
-    if not found:
-        return []
-    return [sum(rank is not None and rank <= k for rank in found) / len(found) for k in range(1, _DEEPEST + 1)]
-
-
-def _rank_chart(result: SuiteResult, before: SuiteResult | None) -> str:
-    """Draw how many cases have which rank, or, beside an earlier run, how many moved from which rank to which."""
-    columns = [*(str(rank) for rank in range(1, _DEEPEST + 1)), "-"]
-    ranked = {case.name: _column(_rank(case)) for case in result.results if case.ranks}
-    marks: list[str] = []
-    if before is None:
-        most = max([*(list(ranked.values()).count(column) for column in range(len(columns))), 1])
-        rows = [("0", 0.0), (str(most), 1.0)]
-        for column in range(len(columns)):
-            count = list(ranked.values()).count(column)
-            height = _y(0) - _y(count / most)
-            marks.append(
-                f'<rect class="bar" x="{_x(column + 1) - 8:.0f}" y="{_y(count / most):.1f}" width="16" '
-                f'height="{height:.1f}"><title>{count} cases at {columns[column]}</title></rect>'
-            )
-        title = "Rank of the first expected (-: not found)"
-    else:
-        rows = [(name, 1 - number / _DEEPEST) for number, name in enumerate(columns)]
-        earlier = {case.name: _column(_rank(case)) for case in before.results if case.ranks}
-        moves = [(earlier[name], now) for name, now in ranked.items() if name in earlier]
-        for then, now in sorted(set(moves)):
-            count = moves.count((then, now))
-            kind = "dot" if then == now else "better" if now < then else "worse"
-            marks.append(
-                f'<circle class="{kind}" cx="{_x(then + 1):.0f}" cy="{_y(1 - now / _DEEPEST):.1f}" '
-                f'r="{3 + min(6, 2 * log10(count)):.1f}">'
-                f"<title>{count}: {columns[then]} → {columns[now]}</title></circle>"
-            )
-        title = "Rank of the first expected: before (across) and now (down, further down is worse)"
-    return _figure(
-        title, _frame([(name, _x(number + 1)) for number, name in enumerate(columns)], rows) + "".join(marks)
-    )
-
-
-def _latency_chart(result: SuiteResult) -> str:
-    """Draw how many questions took how long, in bins that each double."""
-    times = [case.retrieval_time_ms for case in result.results if case.retrieval_time_ms is not None]
-    bounds = [2.0**power for power in range(11)]  # 1 ms to 1 s
-    counts = [0] * len(bounds)
-    for time in times:
-        counts[next((number for number, bound in enumerate(bounds) if time <= bound), len(bounds) - 1)] += 1
-    most = max([*counts, 1])
-    marks = [
-        f'<rect class="bar" x="{_x(number + 1) - 8:.0f}" y="{_y(count / most):.1f}" width="16" '
-        f'height="{_y(0) - _y(count / most):.1f}"><title>{count} up to {bounds[number]:g} ms</title></rect>'
-        for number, count in enumerate(counts)
-    ]
-    names = [(f"{bound:g}", _x(number + 1)) for number, bound in enumerate(bounds)]
-    return _figure("Milliseconds of a question, up to", _frame(names, [("0", 0.0), (str(most), 1.0)]) + "".join(marks))
-
-
-def _rank(case: CaseResult) -> int | None:
-    """Return the rank of the first thing expected; ``None`` where none was found, or none is expected."""
-    return min((rank for rank in case.ranks.values() if rank is not None), default=None)
-
-
-def _column(rank: int | None) -> int:
-    return _DEEPEST if rank is None or rank > _DEEPEST else rank - 1
-
-
-def _x(column: int) -> float:
-    return 30 + (column - 0.5) * 28
-
-
-def _y(share: float) -> float:
-    return 150 - share * 135
-
-
-def _frame(columns: Sequence[tuple[str, float]], rows: Sequence[tuple[str, float]]) -> str:
-    lines = [f'<line class="axis" x1="30" x2="345" y1="{_y(share):.1f}" y2="{_y(share):.1f}"/>' for _, share in rows]
-    lines += [f'<text x="24" y="{_y(share) + 4:.1f}" text-anchor="end">{name}</text>' for name, share in rows]
-    lines += [f'<text x="{x:.0f}" y="168" text-anchor="middle">{name}</text>' for name, x in columns]
-    return "".join(lines)
-
-
-def _figure(title: str, marks: str) -> str:
-    return (
-        f"<figure><figcaption>{escape(title)}</figcaption>"
-        f'<svg viewBox="0 0 350 175" role="img" aria-label="{escape(title)}">{marks}</svg></figure>'
-    )
+def _shown_rank(case: CaseResult) -> str:
+    """Return the rank of the first thing expected; a dash if none was found, or none is expected."""
+    return str(min((rank for rank in case.ranks.values() if rank is not None), default="-"))
 
 
 def _number(value: float | None) -> str:
