@@ -94,12 +94,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "parts are made from settings, and events become JSON, as commands and servers do it",
     ),
     "support/command_line.py": {"retrieval_core.cli.commands.main": "the command, called in this process"},
-    "support/degradation_parts.py": {
-        "retrieval_core.pipeline.engine.Shares": "the share of the deadline that each of several indexes has",
-    },
-    "support/groups.py": {
-        "retrieval_core.pipeline.federation.shared.shared": "several indexes embed a query once",
-    },
     "support/http_service.py": dict.fromkeys(
         (
             "retrieval_core_mcp.http.admission.Admission",

@@ -24,7 +24,6 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
-from retrieval_core.pipeline.engine import Shares
 from retrieval_core.ports import Candidate, Change, Completion, Kept
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -422,12 +421,10 @@ async def answering_pipeline(world: World, *, observer: bool = False, evaluator:
 async def three_indexes(world: World, *, rewriter: bool, **more: Any) -> FederatedIndex:
     """Return three indexes of one passage each."""
     config = load_config(overrides=settings(rewriter=rewriter, **more))
-    shares = Shares.of(reranks=True, filters=True, rewrites=rewriter)
-    own = config.model_copy(update={"deadline_seconds": DEADLINE * shares.indexes})  # as open_indexes has it
     members: dict[str, RetrievalPipeline] = {}
     for name, chunk in zip("abc", CHUNKS, strict=True):
         store = await a_store(world, f"{name} ", [chunk])
-        members[name] = RetrievalPipeline(store, an_embedder(world, f"{name} "), config=own, clock=world.clock)
+        members[name] = RetrievalPipeline(store, an_embedder(world, f"{name} "), config=config, clock=world.clock)
     return FederatedIndex(
         members,
         reranker=rerankers(world),

@@ -9,7 +9,6 @@ from retrieval_core import FederatedIndex
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.federation.shared import shared
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
@@ -41,12 +40,11 @@ class Group:
                 [Chunk(f"c{n}", "guide", f"{text} {name}", n, 4, metadata={"n": n}) for n, text in enumerate(TEXTS)],
             )
         self.embedder = embedder or FakeEmbedder()
-        one = shared(self.embedder, self.config.cache.embeddings)
         own = self.config.model_copy(update={"strict": False, "raise_on_error": True})
         self.pipelines = {
             name: RetrievalPipeline(
                 store,
-                one,
+                self.embedder,
                 config=own,
                 clock=self.clock,
                 token_counter=word_counter(),

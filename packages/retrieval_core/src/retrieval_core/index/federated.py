@@ -6,30 +6,33 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Unpack
 
-from retrieval_core.pipeline.engine import Engine, Shares, Stages
-from retrieval_core.pipeline.federation.options import checked_weights, make_federated_plan
-from retrieval_core.pipeline.federation.retrieval import Merge, SearchIndexes
-from retrieval_core.pipeline.federation.together import Together, TransformTogether
+from retrieval_core.pipeline.cache.kept import KeptResults
+from retrieval_core.pipeline.engine import Engine
 from retrieval_core.pipeline.options import QueryOptions, query_options
-from retrieval_core.pipeline.plugging import kept_reranks, reranker_chain
+from retrieval_core.pipeline.plugging import by_name, questions_with, reranker_chain
 from retrieval_core.pipeline.query_engine import QueryEngine
-from retrieval_core.pipeline.results import Evaluate
-from retrieval_core.pipeline.stages.format import Format
-from retrieval_core.pipeline.stages.prune import Prune
-from retrieval_core.pipeline.stages.relevance import DropIrrelevant
-from retrieval_core.pipeline.stages.rerank import Rerank, TopK
-from retrieval_core.pipeline.stages.rewrite import Rewrite
+from retrieval_core.pipeline.several import checked_weights, plan_several
+from retrieval_core.pipeline.stage_list import Components, list_stages
 from retrieval_core.run.twins import sync_twin, with_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stages.state import Stage
-    from retrieval_core.ports import Evaluator, Pruner, RelevanceFilter, Reranker, Rewriter, TokenCounter
+    from retrieval_core.ports import (
+        Evaluator,
+        Pruner,
+        QueryTransformer,
+        RelevanceFilter,
+        Reranker,
+        ResultCache,
+        Rewriter,
+        TokenCounter,
+    )
     from retrieval_core.run.caching import Lazy
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Observer
@@ -39,9 +42,10 @@ if TYPE_CHECKING:
 class FederatedIndex(QueryEngine):
     """Several indexes that are searched as one, opened by :func:`retrieval_core.open_indexes`.
 
-    The indexes are searched in parallel, and their results are merged into one ranked list. Reranker, relevance filter,
-    rewriter and evaluator run once, on the merged list. If an index fails, you get the results of the others, and
-    ``degraded`` names it. Each method has an asynchronous twin whose name begins with ``a``, such as :meth:`aretrieve`.
+    The indexes are searched in parallel, and their results are merged into one ranked list. Indexes with the same
+    embedder have each query embedded once. Reranker, relevance filter, pruner, rewriter and evaluator run once, on the
+    merged list. If an index fails, you get the results of the others, and ``degraded`` names it. Each method has an
+    asynchronous twin whose name begins with ``a``, such as :meth:`aretrieve`.
 
     Args:
         indexes: Indexes by name; names contain no white space and no colon. Best without a separate reranker each.
@@ -53,11 +57,15 @@ class FederatedIndex(QueryEngine):
         rewriter: Rewrites a query that found too little in all indexes.
         evaluator: Scores each result.
         answer_writer: Writes answers. Default: answers consist of sentences of the documents.
-        together: Query components that the indexes share; set by :func:`retrieval_core.open_indexes`.
+        transformers: Query transformers by name, which run once for all indexes in ``joined``.
+        condenser: Rewrites a follow-up question as a complete question, for the indexes in ``joined``.
+        joined: Names of the indexes that don't transform queries by themselves.
+        cache: Caches results, if each store reports a version that changes with each write.
         observer: Receives the events of each query.
         config: Defaults of each query. The settings of each index apply inside that index.
         clock: Measures durations and deadlines. Default: the system's clock.
         owned: Other objects to close with the indexes.
+        extra_stages: Your own stages. Each runs after the stage that it names in ``after``.
 
     Closing it closes the indexes and everything else that was passed to it.
 
@@ -82,60 +90,60 @@ class FederatedIndex(QueryEngine):
         rewriter: Rewriter | None = None,
         evaluator: Evaluator | None = None,
         answer_writer: AnswerWriter | Lazy[AnswerWriter] | None = None,
-        together: Together | None = None,
+        transformers: Mapping[str, QueryTransformer] | None = None,
+        condenser: QueryTransformer | None = None,
+        joined: Collection[str] = (),
+        cache: ResultCache | None = None,
         observer: Observer | None = None,
         config: RetrievalConfig | None = None,
         clock: Clock | None = None,
         owned: Sequence[object] = (),
+        extra_stages: Sequence[Stage] = (),
     ) -> None:
         super().__init__(config, observer, clock, threads="retrieval-federation")
         self.indexes = dict(indexes)
         given = self.config.federation.weights if weights is None else weights
         self._weights = checked_weights(self.indexes, given)
-        together = together or Together()
-        rerankers = reranker_chain(reranker)
-        shares = Shares.of(reranks=bool(rerankers), filters=relevance_filter is not None, rewrites=rewriter is not None)
-        improving: list[Stage] = []
-        if rerankers:
-            kept_scores = kept_reranks(self.config.cache, self._clock.now)
-            improving.append(Rerank(rerankers, self.config, kept_scores, shares.rerank - shares.indexes))
-        improving.append(TopK())
-        if relevance_filter is not None:
-            before = shares.rerank if rerankers else shares.indexes
-            improving.append(DropIrrelevant(relevance_filter, self.config, shares.relevance - before))
-        finishing: list[Stage] = [Format(self.config)]
-        if pruner is not None:
-            finishing.insert(0, Prune(pruner, self.config))
-        if evaluator is not None:
-            finishing.append(Evaluate(evaluator, self.config))
-        rewriting = () if rewriter is None else (Rewrite(rewriter, self.config),)
-        self._retrieval = self._engine = self._searching(shares, together, improving, rewriting, finishing)
+        self._searched = {
+            name: pipeline.as_one_of_several(weight=self._weights[name], is_joined=name in joined)
+            for name, pipeline in self.indexes.items()
+        }
+        self._stores = {name: index.store for name, index in self._searched.items()}
+        embedders = {id(each): each for index in self._searched.values() if (each := index.embedder) is not None}
+        self._questions = None
+        if len(embedders) == 1:  # otherwise a query has several vectors
+            self._questions = questions_with(next(iter(embedders.values())), self.config, self._clock.now)
+        components = Components(
+            transformers=by_name(transformers, "transformer", "transform"),
+            condenser=condenser,
+            rerankers=reranker_chain(reranker),
+            relevance_filter=relevance_filter,
+            pruner=pruner,
+            rewriter=rewriter,
+            evaluator=evaluator,
+            extra_stages=extra_stages,
+        )
+        self._retrieval = self._engine = self._engine_of(components, cache)
         self._by_meaning = None
-        if all(pipeline.embedder is not None for pipeline in self.indexes.values()):
-            self._by_meaning = self._searching(Shares.of(), together, [TopK()], (), [Format(self.config)])
+        if all(index.embedder is not None for index in self._searched.values()):
+            self._by_meaning = self._engine_of(Components(condenser=condenser), None)
         self._filters = relevance_filter is not None
         self._evaluator = evaluator
-        self._questions = together.questions
-        self._stores = {name: pipeline.store for name, pipeline in self.indexes.items()}
         self._lazy_answer_writer = self._answering_with(answer_writer)
         self._owned = tuple(owned)
 
-    def _searching(
-        self,
-        shares: Shares,
-        together: Together,
-        improving: Sequence[Stage],
-        rewriting: tuple[Stage, ...],
-        finishing: Sequence[Stage],
-    ) -> Engine:
-        config, reranks = self.config, any(stage.name == Rerank.name for stage in improving)
-        transform = TransformTogether(together, config, shares.transform * shares.indexes)
-        search = SearchIndexes(self.indexes, shares.indexes - transform.deadline_share)
-        merge = Merge(self.indexes, self._weights, config, reranks=reranks)
-        stages = Stages((transform,), (search, merge, *improving), rewriting, tuple(finishing))
-        reranked = config.reranker.candidates if reranks else 0
-        plan = partial(make_federated_plan, weights=self._weights, config=config, reranked=reranked)
-        return Engine(stages, plan, None, strict=config.strict)
+    def _engine_of(self, components: Components, cache: ResultCache | None) -> Engine:
+        config, now = self.config, self._clock.now
+        stages = list_stages(self._searched, components, config, now)
+        plan = partial(
+            plan_several,
+            indexes=self._searched,
+            transformers=tuple(components.transformers),
+            config=config,
+            reranks=bool(components.rerankers),
+        )
+        kept = KeptResults(cache, self._stores, stages, questions=self._questions, config=config, now=now)
+        return Engine(stages, plan, kept, strict=config.strict)
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -206,4 +214,4 @@ class FederatedIndex(QueryEngine):
 
     @property
     def _held(self) -> Sequence[object]:
-        return (self._lazy_answer_writer.made, *self._owned, *self._engine.plugins, *self.indexes.values())
+        return (self.cache, self._lazy_answer_writer.made, *self._owned, *self._engine.plugins, *self.indexes.values())

@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.query_engine import Retrieval
+    from retrieval_core.pipeline.stage_list import Stages
     from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Embedder, Store, StoreInfo
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import ChunkValidation, DocumentInfo, IntegrityReport, Query, RetrievalResult
+    from retrieval_core.types import ChunkValidation, DocumentInfo, Hit, IntegrityReport, Query, RetrievalResult
 
 T = TypeVar("T")
 
@@ -543,9 +545,18 @@ class _Incomplete:
         self._is_strict = is_strict
         self._is_complete = False
 
+    @property
+    def stages(self) -> Stages:
+        """All stages of a query."""
+        return self._retrieval.stages
+
     def plan(self, filters: Filters, options: QueryOptions) -> Plan:
         """Put settings and a caller's arguments together."""
         return self._retrieval.plan(filters, options)
+
+    def start(self, query: Query, plan: Plan) -> SearchState:
+        """Return the first state of a query."""
+        return self._retrieval.start(query, plan)
 
     async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         """Return the result of a query.
@@ -554,14 +565,26 @@ class _Incomplete:
             IncompleteSearchError: The index is incomplete, and that is an error.
             RetrievalError: As the retrieval.
         """
-        note = None if self._is_complete else await _note_of_progress(self._place)
+        notes = await self._notes()
         result = await self._retrieval.retrieve(run, query, plan)
-        if note is None:
-            self._is_complete = self._is_complete or bool(result.hits)
-            return result
-        if self._is_strict:
-            raise IncompleteSearchError(note.reason, result.hits)
-        return replace(result, degraded=(*result.degraded, note))
+        self._check(notes, result.hits)
+        return replace(result, degraded=(*result.degraded, *notes)) if notes else result
+
+    async def search(self, run: Run, state: SearchState) -> SearchState:
+        """Return the last state of a query, as :meth:`retrieve`."""
+        notes = await self._notes()
+        last = await self._retrieval.search(run, state)
+        self._check(notes, last.hits)
+        return last.but(degraded=(*last.degraded, *notes)) if notes else last
+
+    async def _notes(self) -> tuple[Degradation, ...]:
+        note = None if self._is_complete else await _note_of_progress(self._place)
+        return () if note is None else (note,)
+
+    def _check(self, notes: Sequence[Degradation], hits: tuple[Hit, ...]) -> None:
+        if notes and self._is_strict:
+            raise IncompleteSearchError(notes[0].reason, hits)
+        self._is_complete = self._is_complete or (bool(hits) and not notes)
 
 
 async def _note_of_progress(place: Path) -> Degradation | None:

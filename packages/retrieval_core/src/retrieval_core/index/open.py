@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.config import AnswerConfig
+    from retrieval_core.pipeline import Stage
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.ports import (
         LLM,
@@ -79,6 +80,7 @@ def open_index(
     verifier: Verifier | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
+    extra_stages: Sequence[Stage] = (),
 ) -> Index:
     """Open an index to add documents and search them; a new one is created by the first write.
 
@@ -102,6 +104,7 @@ def open_index(
         verifier: Your own verifier of answers.
         token_counter: A function that returns the number of tokens of a text.
         observer: Receives the events of each query; see :mod:`retrieval_core.run.observe`.
+        extra_stages: Your own stages. Each runs after the stage that it names in ``after``.
 
     Returns:
         The index.
@@ -142,6 +145,7 @@ def open_index(
         verifier=verifier,
         token_counter=token_counter,
         observer=observer,
+        extra_stages=extra_stages,
     )
 
 
@@ -233,6 +237,7 @@ def build_pipeline(
     verifier: Verifier | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
+    extra_stages: Sequence[Stage] = (),
     make: Callable[..., P] = RetrievalPipeline,
 ) -> P:
     """Return the configured pipeline over a store; the models of its stages are not yet loaded.
@@ -242,6 +247,7 @@ def build_pipeline(
         transformers: Beside the configured ones, by name.
         condenser: In place of the configured one.
         retrievers: Further ways of finding passages, by name.
+        extra_stages: Stages of a program.
         make: What it becomes.
 
     Raises:
@@ -257,6 +263,7 @@ def build_pipeline(
         cache=build_cache(config.cache),
         token_counter=build_token_counter(config.context) if token_counter is None else token_counter,
         observer=observer,
+        extra_stages=extra_stages,
         config=config,
         owned=() if llm is None else (llm,),
         **build_stages(config, llm, embedder, reranker=reranker, verifier=verifier),

@@ -7,33 +7,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.registry import build_condenser, build_embedder, build_llm, build_transformers
+from retrieval_core.adapters.registry import (
+    build_cache,
+    build_condenser,
+    build_embedder,
+    build_llm,
+    build_transformers,
+)
 from retrieval_core.config import check_complete
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.index.open import assemble_index, build_stages, loaded
 from retrieval_core.index.settings import base_folder, config_for, load_shared_config
-from retrieval_core.pipeline.engine import Shares
-from retrieval_core.pipeline.federation.shared import SharedEmbedder, shared, shared_transformer
-from retrieval_core.pipeline.federation.together import Together
-from retrieval_core.pipeline.plugging import reranker_chain
-from retrieval_core.pipeline.stages.embed import Questions
 from retrieval_core.ports.checks import check_components
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline import RetrievalPipeline
+    from retrieval_core.pipeline import RetrievalPipeline, Stage
     from retrieval_core.ports import LLM, Embedder, QueryTransformer, Reranker, TokenCounter, Verifier
     from retrieval_core.run.observe import Observer
 
 IN_FILES = frozenset({"sqlite", "lancedb", "memory"})
 """Kinds of stores that a path says everything about."""
+GRAPH = "graph"
+"""The name of the transformer that each index has for itself, since its chunks are the index's."""
 MAKE_AN_INDEX = ("store", "embedder", "chunking", "analysis")
 """Sections of the settings that say how an index is made."""
-KEPT_SECONDS = 60.0
-"""How long an answer of a transformer is kept where results are not."""
 
 
 def open_indexes(
@@ -48,6 +49,7 @@ def open_indexes(
     verifier: Verifier | None = None,
     token_counter: TokenCounter | None = None,
     observer: Observer | None = None,
+    extra_stages: Sequence[Stage] = (),
 ) -> FederatedIndex:
     """Open several indexes and search them as one.
 
@@ -73,6 +75,8 @@ def open_indexes(
         token_counter: A function that returns the number of tokens of a text.
         observer: Receives the events of each query, but not those inside the single indexes; see
             :mod:`retrieval_core.run.observe`.
+        extra_stages: Your own stages, which run on the merged results. Each runs after the stage that it names in
+            ``after``.
 
     Returns:
         The indexes as one; results name their index in ``source_index``.
@@ -109,24 +113,15 @@ def open_indexes(
         raise ConfigurationError(msg, problems=(msg,))
     if embeds:
         embedder = build_embedder(config.embedder)
-    embedder = None if embedder is None else shared(embedder, config.cache.embeddings if config.cache.is_on else 0)
     llm = build_llm(config.llm) if llm is None else llm
     made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
-    together = _together(config, frozenset(paths), embedder, made, condenser)
-    stages = build_stages(config, llm, embedder, reranker=reranker, verifier=verifier)
-    chain = reranker_chain(stages["reranker"])
-    filters, rewrites = (stages[name] is not None for name in ("relevance_filter", "rewriter"))
-    shares = Shares.of(reranks=bool(chain), filters=filters, rewrites=rewrites)
-    own = _settings_of_each(config, shares.indexes)
+    own = _settings_of_each(config)
     own_of = {name: _with_index_settings(own, config, path) for name, path in paths.items()}
     opened: dict[str, RetrievalPipeline] = {
         name: assemble_index(
             own_of[name],
             Path(index),
             embedder=None if embeds and own_of[name].embedder.kind == "none" else embedder,
-            llm=llm,
-            transformers={**made, **together.transformers},
-            condenser=together.condenser,
             reranker=(),
             token_counter=token_counter,
         )
@@ -137,53 +132,29 @@ def open_indexes(
     return FederatedIndex(
         opened,
         weights=weights,
-        together=together,
+        transformers=made,
+        condenser=condenser,
+        joined=frozenset(paths),
+        cache=build_cache(config.cache),
         observer=observer,
         config=config,
-        owned=tuple(part for part in (llm, embedder, condenser, *made.values()) if part is not None),
-        **stages,
+        owned=tuple(part for part in (llm, embedder) if part is not None),
+        extra_stages=extra_stages,
+        **build_stages(config, llm, embedder, reranker=reranker, verifier=verifier),
     )
 
 
-def _together(
-    config: RetrievalConfig,
-    names: frozenset[str],
-    embedder: Embedder | None,
-    made: Mapping[str, QueryTransformer],
-    condenser: QueryTransformer | None,
-) -> Together:
-    # As long as their results are kept, the indexes need not be asked again; without a cache, for one query.
-    seconds = config.cache.ttl_seconds if config.cache.is_on else KEPT_SECONDS
-    sharing = {name: shared_transformer(transformer, seconds) for name, transformer in made.items()}
-    transformers = {name: transformer for name, transformer in sharing.items() if transformer is not made[name]}
-    of_each = [name for name in made if name not in transformers]
-    if config.graph.file is not None:
-        of_each.append("graph")
-    return Together(
-        names,
-        None if condenser is None else shared_transformer(condenser, seconds),
-        transformers,
-        tuple(of_each),
-        # What is embedded for many questions at once is found by each index only where it is kept.
-        Questions(embedder, embedder.remembered)
-        if isinstance(embedder, SharedEmbedder) and embedder.remembered is not None
-        else None,
-    )
-
-
-def _settings_of_each(config: RetrievalConfig, share: float) -> RetrievalConfig:
-    """Return the settings of one index: without what is done for all, and with the time that searching has."""
-    seconds = config.deadline_seconds
-    # A question that another index searches for anew is not to be answered from one that asks nearly the same here.
-    exact = config.cache.model_copy(update={"semantic": config.cache.semantic.model_copy(update={"enabled": False})})
+def _settings_of_each(config: RetrievalConfig) -> RetrievalConfig:
+    """Return the settings of one index, without what is done once for all of them."""
+    use = tuple(name for name in config.transform.use if name == GRAPH)
     changed: dict[str, object] = {
+        "llm": config.llm.model_copy(update={"kind": "none"}),
+        "transform": config.transform.model_copy(update={"use": use, "history": "none"}),
         "reranker": config.reranker.model_copy(update={"kind": "none"}),
         "relevance_filter": config.relevance_filter.model_copy(update={"kind": "none"}),
         "pruner": config.pruner.model_copy(update={"kind": "none"}),
         "rewriter": config.rewriter.model_copy(update={"kind": "none"}),
         "evaluation": config.evaluation.model_copy(update={"kind": "none"}),
-        "cache": exact,
-        "deadline_seconds": None if seconds is None else seconds * share,
         "raise_on_error": True,
     }
     return config.model_copy(update=changed)

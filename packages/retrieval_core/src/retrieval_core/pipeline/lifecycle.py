@@ -82,9 +82,10 @@ class Lifecycle(Closing):
         self._loads: SingleFlight[None] = SingleFlight()
         self._slow: set[int] = set()
 
-    def _run(self) -> Run:
-        """Begin a run, with a deadline of its own."""
-        return Run(self._pool, seconds=self.config.deadline_seconds, clock=self._clock, guard=self._guard)
+    def _run(self, at_most: float | None = None) -> Run:
+        """Begin a run, with a deadline of its own, which is ``at_most`` so many seconds."""
+        bounds = [each for each in (self.config.deadline_seconds, at_most) if each is not None]
+        return Run(self._pool, seconds=min(bounds, default=None), clock=self._clock, guard=self._guard)
 
     async def _load(self, parts: Iterable[object]) -> None:
         """Load the parts of a query that are not loaded yet, before its deadline begins.

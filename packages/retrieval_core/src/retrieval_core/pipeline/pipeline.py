@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache.kept import KeptResults
-from retrieval_core.pipeline.engine import Engine, Shares, Stages
-from retrieval_core.pipeline.options import OF_SEVERAL, QueryOptions, query_options
+from retrieval_core.pipeline.engine import Engine
 from retrieval_core.pipeline.planning import Planner
-from retrieval_core.pipeline.plugging import by_name, kept_reranks, questions_with, reranker_chain
+from retrieval_core.pipeline.plugging import by_name, questions_with, reranker_chain
 from retrieval_core.pipeline.query_engine import QueryEngine
-from retrieval_core.pipeline.results import Evaluate
-from retrieval_core.pipeline.stages.candidates import Fuse, Search
+from retrieval_core.pipeline.several import SearchedIndex
+from retrieval_core.pipeline.stage_list import Components, list_stages
 from retrieval_core.pipeline.stages.embed import recover
-from retrieval_core.pipeline.stages.format import Format
-from retrieval_core.pipeline.stages.judge import Judge
-from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.pipeline.stages.prune import Prune
-from retrieval_core.pipeline.stages.relevance import DropIrrelevant
-from retrieval_core.pipeline.stages.rerank import Rerank, TopK
-from retrieval_core.pipeline.stages.rewrite import Rewrite
 from retrieval_core.pipeline.stages.search import Sources
-from retrieval_core.pipeline.stages.select import Select
-from retrieval_core.pipeline.stages.transform import Transform
-from retrieval_core.pipeline.stages.unmatched import CheckFilter
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.caching import Lazy
-from retrieval_core.run.twins import sync_twin, with_options
+from retrieval_core.run.twins import sync_twin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
-    from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stages.state import Stage
     from retrieval_core.ports import (
         Embedder,
@@ -52,7 +39,6 @@ if TYPE_CHECKING:
     )
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Observer
-    from retrieval_core.types import RetrievalResult
 
 
 class RetrievalPipeline(QueryEngine):
@@ -125,56 +111,26 @@ class RetrievalPipeline(QueryEngine):
         super().__init__(config, observer, clock, threads="retrieval-plugins")
         now, config = self._clock.now, self.config
         questions = None if embedder is None else questions_with(embedder, config, now)
-        rerankers = reranker_chain(reranker)
-        shares = Shares.of(reranks=bool(rerankers), filters=relevance_filter is not None, rewrites=rewriter is not None)
-        sources = Sources(store, questions, by_name(retrievers, "retriever", "search"))
-        named = by_name(transformers, "transformer", "transform")
-        finding = (
-            Search(sources, config, shares.search - shares.transform),
-            Fuse(config),
-            Select(store, shares.select - shares.search),
+        components = Components(
+            transformers=by_name(transformers, "transformer", "transform"),
+            condenser=condenser,
+            rerankers=reranker_chain(reranker),
+            relevance_filter=relevance_filter,
+            pruner=pruner,
+            rewriter=rewriter,
+            evaluator=evaluator,
+            extra_stages=extra_stages,
         )
-        improving: list[Stage] = []
-        if rerankers:
-            kept_scores = kept_reranks(config.cache, now)
-            improving.append(Rerank(rerankers, config, kept_scores, shares.rerank - shares.select))
-        improving.append(TopK())
-        if relevance_filter is not None:
-            before = shares.rerank if rerankers else shares.select
-            improving.append(DropIrrelevant(relevance_filter, config, shares.relevance - before))
-        finishing = (CheckFilter(store), Judge(store, embedder, config), Format(config))
-        stages = Stages(
-            once=(Transform(condenser, named, config, shares.transform),),
-            each_round=(*finding, *improving),
-            rewrite=() if rewriter is None else (Rewrite(rewriter, config),),
-            at_last=(
-                *(() if pruner is None else (Prune(pruner, config),)),
-                *finishing,
-                *(() if evaluator is None else (Evaluate(evaluator, config),)),
-            ),
-        ).plus(extra_stages)
         self._store = store
         self._embedder = embedder
-        self._by_role = {
-            "rerankers": rerankers,
-            "relevance_filter": relevance_filter,
-            "pruner": pruner,
-            "rewriter": rewriter,
-            "evaluator": evaluator,
-        }
+        self._components = components
         counts = self._make_token_counter if token_counter is None else lambda: token_counter
         self._token_counter: Lazy[TokenCounter] = Lazy(counts)  # several loops may ask for it at once
-        self._kept = KeptResults(cache, store, stages.all, questions=questions, config=config, now=now)
-        planner = partial(Planner, config, store, has_embedder=embedder is not None)
-        plan = planner(transformers=tuple(named), reranks=bool(rerankers))
-        self._retrieval = self._engine = Engine(stages, plan, self._kept, strict=config.strict, sources=sources)
+        sources = Sources(store, questions, by_name(retrievers, "retriever", "search"))
+        self._retrieval = self._engine = self._engine_of(sources, components, cache)
         self._by_meaning = None
         if questions is not None:
-            search = Search(Sources(store, questions), config, shares.search)
-            transform = Transform(None, {}, config, shares.transform)
-            bare = Stages((transform,), (search, *finding[1:], TopK()), (), finishing)
-            shared = KeptResults(None, store, bare.all, questions=questions, config=config, now=now)
-            self._by_meaning = Engine(bare, planner(), shared, strict=config.strict)
+            self._by_meaning = self._engine_of(Sources(store, questions), Components(), None)
         self._filters = relevance_filter is not None
         self._evaluator = evaluator
         self._questions = questions
@@ -182,10 +138,28 @@ class RetrievalPipeline(QueryEngine):
         self._lazy_answer_writer = self._answering_with(answer_writer)
         self._owned = tuple(owned)
 
-    @property
-    def cache(self) -> ResultCache | None:
-        """The cache of results; ``None`` if there is none."""
-        return self._kept.cache
+    def _engine_of(self, sources: Sources, components: Components, cache: ResultCache | None) -> Engine:
+        config, now = self.config, self._clock.now
+        stages = list_stages(sources, components, config, now)
+        plan = Planner(
+            config,
+            sources.store,
+            has_embedder=sources.questions is not None,
+            transformers=tuple(components.transformers),
+            reranks=bool(components.rerankers),
+        )
+        kept = KeptResults(cache, {"": sources.store}, stages, questions=sources.questions, config=config, now=now)
+        return Engine(stages, plan, kept, strict=config.strict, sources=sources)
+
+    def as_one_of_several(self, *, weight: float, is_joined: bool) -> SearchedIndex:
+        """Return what several indexes that are searched as one need of this one.
+
+        Args:
+            weight: The factor for its scores.
+            is_joined: Whether its queries are transformed together with those of the others.
+        """
+        names = tuple(self._components.transformers)
+        return SearchedIndex(self._store, self._embedder, self._retrieval, self._run, names, weight, is_joined)
 
     @property
     def store(self) -> Store:
@@ -200,7 +174,17 @@ class RetrievalPipeline(QueryEngine):
     @property
     def components(self) -> Mapping[str, object]:
         """The components by role; ``None`` for those that are not configured."""
-        return {"embedder": self.embedder, "store": self.store, "cache": self.cache, **self._by_role}
+        given = self._components
+        return {
+            "embedder": self.embedder,
+            "store": self.store,
+            "cache": self.cache,
+            "rerankers": given.rerankers,
+            "relevance_filter": given.relevance_filter,
+            "pruner": given.pruner,
+            "rewriter": given.rewriter,
+            "evaluator": given.evaluator,
+        }
 
     @property
     def token_counter(self) -> TokenCounter:
@@ -224,52 +208,6 @@ class RetrievalPipeline(QueryEngine):
         return self.embedder is not None and await recover(self._run(), self.embedder)
 
     recover_from_embedding_failure = sync_twin(arecover_from_embedding_failure)
-
-    @with_options(QueryOptions, without=OF_SEVERAL)
-    async def acached_result(
-        self,
-        query: str,
-        filters: Filters = None,
-        **options: Unpack[QueryOptions],
-    ) -> RetrievalResult | None:
-        """Return the cached result for a query, or ``None`` without searching.
-
-        The semantic cache also returns results of queries with the same meaning.
-
-        Args:
-            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
-            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
-                with :func:`retrieval_core.where`. Default: no filter.
-            **options: Options of the query; see :class:`QueryOptions`.
-
-        Returns:
-            The result with ``from_cache`` set, or ``None``.
-
-        Raises:
-            QueryValidationError: The query is empty, or is not text.
-            FilterError: The filter is invalid, or the store doesn't support one of its operators.
-            InvalidParameterError: An argument is out of range, or the index doesn't support it.
-
-        Example::
-
-            async with open_index("notes.db") as index:
-                print(await index.acached_result("how far away is the moon"))
-        """
-        given = query_options(options)
-        plan = self._engine.plan(filters, given)
-        return await self._engine.find_kept(self._run(), normalize(query, self.config.query), plan)
-
-    async def ainvalidate(self) -> None:
-        """Invalidate all cached results, for example after another program changed the documents.
-
-        Not needed after writes through :class:`~retrieval_core.Index`, or if the store has a version.
-
-        Raises:
-            ServiceError: A shared cache can't be reached; this process no longer uses its results.
-        """
-        await self._kept.forget()
-
-    invalidate = sync_twin(ainvalidate)
 
     def query_parts(self, *, with_embedder: bool) -> Iterable[object]:
         """Return the components that queries use.

@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from retrieval_core.config import AnswerConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.answer.values import AnswerOutcome
+    from retrieval_core.pipeline.engine import Engine
     from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.stage_list import Stages
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.ports import Evaluator, Message, Store, TokenCounter
+    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.ports import Evaluator, Message, ResultCache, Store, TokenCounter
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
         Answer,
@@ -50,6 +53,11 @@ if TYPE_CHECKING:
 
 class Retrieval(Protocol):
     """One way to search."""
+
+    @property
+    def stages(self) -> Stages:
+        """All stages of a query."""
+        ...
 
     def plan(self, filters: Filters, options: QueryOptions) -> Plan:
         """Combine settings and arguments.
@@ -68,6 +76,18 @@ class Retrieval(Protocol):
         """
         ...
 
+    def start(self, query: Query, plan: Plan) -> SearchState:
+        """Return the first state of a query, for :meth:`search`."""
+        ...
+
+    async def search(self, run: Run, state: SearchState) -> SearchState:
+        """Return the last state of a query, without the cache.
+
+        Raises:
+            RetrievalError: The search failed.
+        """
+        ...
+
 
 class QueryEngine(Display, Lifecycle):
     """Searches documents, builds contexts and answers questions; the base of all indexes and pipelines.
@@ -76,7 +96,10 @@ class QueryEngine(Display, Lifecycle):
     also work while an event loop is running, as in a notebook, and block its thread.
     """
 
+    _engine: Engine
+    """Runs the stages."""
     _retrieval: Retrieval
+    """The same, or what stands before it."""
     _by_meaning: Retrieval | None
     """Searches by meaning, with no other stage, for an answer where ``_retrieval`` fails; ``None`` without vectors."""
     _filters: bool
@@ -96,6 +119,11 @@ class QueryEngine(Display, Lifecycle):
         Raises:
             ConfigurationError: There is none.
         """
+
+    @property
+    def cache(self) -> ResultCache | None:
+        """The cache of results; ``None`` if there is none."""
+        return self._engine.kept.cache
 
     def _answering_with(self, answer_writer: AnswerWriter | Lazy[AnswerWriter] | None) -> Lazy[AnswerWriter]:
         """Return what answers, made when the first question is to be answered: most are only searched for."""
@@ -190,6 +218,51 @@ class QueryEngine(Display, Lifecycle):
             result = await self._retrieval.retrieve(self._run(), query, plan)
             self._told(result)
             return result
+
+    @with_options(QueryOptions)
+    async def acached_result(
+        self,
+        query: str,
+        filters: Filters = None,
+        **options: Unpack[QueryOptions],
+    ) -> RetrievalResult | None:
+        """Return the cached result for a query, or ``None`` without searching.
+
+        The semantic cache also returns results of queries with the same meaning.
+
+        Args:
+            query: Text to search for, at most 10,000 characters (``query.max_length``); the rest is cut off.
+            filters: Metadata filter that every result must match, such as ``{"year": {"$gte": 2024}}``, or one built
+                with :func:`retrieval_core.where`. Default: no filter.
+            **options: Options of the query; see :class:`QueryOptions`.
+
+        Returns:
+            The result with ``from_cache`` set, or ``None``.
+
+        Raises:
+            QueryValidationError: The query is empty, or is not text.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            InvalidParameterError: An argument is out of range, or the index doesn't support it.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                print(await index.acached_result("how far away is the moon"))
+        """
+        plan = self._engine.plan(filters, query_options(options))
+        return await self._engine.find_kept(self._run(), normalize(query, self.config.query), plan)
+
+    async def ainvalidate(self) -> None:
+        """Invalidate all cached results, for example after another program changed the documents.
+
+        Not needed after writes through :class:`~retrieval_core.Index`, or if the store has a version.
+
+        Raises:
+            ServiceError: A shared cache can't be reached; this process no longer uses its results.
+        """
+        await self._engine.kept.forget()
+
+    invalidate = sync_twin(ainvalidate)
 
     @with_options(QueryOptions)
     async def aretrieve_many(

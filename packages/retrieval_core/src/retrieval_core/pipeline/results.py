@@ -87,10 +87,9 @@ def make_result(run: Run, state: SearchState, logged: set[Degradation]) -> Retri
     if state.indexes:
         taken = Counter(hit.source_index for hit in hits)
         metadata["indexes"] = {name: {**told, "hits": taken[name]} for name, told in state.indexes.items()}
-    if (note := _why_empty(state)) is not None:
+    if (note := why_empty(state)) is not None:
         metadata["note"] = note
-    error = state.error or (None if state.selected else _why_incomplete(state.failures))
-    if error is not None and not hits:
+    if (error := why_nothing(state)) is not None:
         metadata["error"] = error
     return RetrievalResult(
         query=state.asked.original,
@@ -115,21 +114,27 @@ def _degraded(state: SearchState, logged: set[Degradation]) -> tuple[Degradation
     if state.unknown_fields is not None:
         own.append(Degradation("filter", state.unknown_fields))
     degraded = tuple(dict.fromkeys((*own, *state.degraded)))
-    known = {*(state.degraded if state.indexes else ()), *logged}  # indexes log their own
     for entry in degraded:
-        if entry not in known:
+        if entry not in logged:
             logger.warning("%s: %s", entry.stage, entry.reason)
     logged.update(Degradation(item.stage, item.reason) for item in failures if is_static(item.error))
     return degraded
 
 
-def _why_empty(state: SearchState) -> str | None:
+def why_empty(state: SearchState) -> str | None:
     """Return why there are no hits, if that is known."""
     if state.selected and not state.hits:
         return f"the relevance filter dropped all results ({len(state.selected)})"
     if state.unknown_fields is not None and not state.selected:
         return f"filter: {state.unknown_fields}"
     return state.note
+
+
+def why_nothing(state: SearchState) -> str | None:
+    """Return what failed, if there are no hits for that; ``None`` for hits, and for a search that found none."""
+    if state.hits:
+        return None
+    return state.error or (None if state.selected else _why_incomplete(state.failures))
 
 
 def _why_incomplete(failures: Iterable[Failed]) -> str | None:

@@ -169,6 +169,11 @@ class Run:
         return self._seconds
 
     @property
+    def seconds_left(self) -> float | None:
+        """The time that this run, or this part of it, has left; ``None`` for no bound."""
+        return self._remaining()
+
+    @property
     def elapsed_ms(self) -> float:
         """Milliseconds since the run began."""
         return (self._clock.now() - self._started) * 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -9,20 +10,21 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.errors import DeadlineExceededError, ServiceError
 from retrieval_core.pipeline.stages.fingerprints import digest
-from retrieval_core.ports import Versioned
+from retrieval_core.ports import Versioned, held_index
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.types import RetrievalResult, freeze
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from retrieval_core.config import CacheConfig, RetrievalConfig
+    from retrieval_core.pipeline.stage_list import Stages
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.state import SearchState, Stage
+    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import ResultCache, Store
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Query, Vector
+    from retrieval_core.types import JSON, Degradation, Query, Vector
 
 VERSION_SHARE = 0.2
 """The part of the deadline by which the store, transformers and retrievers must name their versions for a result to be
@@ -40,8 +42,8 @@ class CacheKey:
     """The name of a result.
 
     Attributes:
-        key: A digest of the plan, the fingerprints of the stages and the version of the store.
-        is_lasting: Whether the store has a version. Without one, nothing shows whether it changed after a result was
+        key: A digest of the plan, the fingerprints of the stages and the versions of the stores.
+        is_lasting: Whether each store has a version. Without one, nothing shows whether it changed after a result was
             made, so the result is only shared by queries at the same time.
         partition: The same without the query; ``None`` if the query is not compared with others.
     """
@@ -63,10 +65,10 @@ class KeptResults:
     """Finds the results of queries in a cache.
 
     Args:
-        cache: Keeps results, if the store has a version; ``None`` to keep none.
-        store: The store that is searched.
+        cache: Keeps results, if each store has a version; ``None`` to keep none.
+        stores: The stores that are searched, by the name of the index; of one index, the name is empty.
         stages: All stages of a query.
-        questions: Embeds queries.
+        questions: Embeds queries; ``None`` if none does, or each of several indexes has an embedder of its own.
         config: The settings of every query.
         now: Tells the time in seconds; it never goes back.
     """
@@ -74,16 +76,15 @@ class KeptResults:
     def __init__(
         self,
         cache: ResultCache | None,
-        store: Store,
-        stages: Sequence[Stage],
+        stores: Mapping[str, Store],
+        stages: Stages,
         *,
         questions: Questions | None,
         config: RetrievalConfig,
         now: Callable[[], float],
     ) -> None:
         self.cache = cache
-        self._store = store
-        self._versioned = store if isinstance(store, Versioned) else None
+        self._stores = stores
         self._stages = stages
         self._epoch = 0
         self._similar: SimilarQuestions | None = None
@@ -112,23 +113,23 @@ class KeptResults:
         plan, query = state.plan, state.asked
         if not plan.use_cache or self._fingerprint is None:
             return None
-        version: str | None = None
         if state.held is not None:
-            version = state.held.version
-        elif self._versioned is not None:
-            naming = run.until(VERSION_SHARE).without_retries().on("store")
-            outcome = await naming.call("version", self._versioned.version)
-            if isinstance(outcome, Failed):  # the search will report what is wrong
+            versions: list[str | None] = [state.held.version]
+        else:
+            stores = {name: self._stores[name] for name in plan.indexes} if plan.indexes else self._stores
+            outcomes = await asyncio.gather(*(_version(run, name, store) for name, store in stores.items()))
+            if any(isinstance(outcome, Failed) for outcome in outcomes):  # the search will report what is wrong
                 return None
-            version = outcome.value
-        known = {name: plugin for stage in self._stages for name, plugin in stage.knowledge(plan).items()}
+            versions = [outcome.value for outcome in outcomes if isinstance(outcome, Ok)]
+        known = self._stages.knowledge(plan)
         identities = await _identities(run, known) if known else ()
         if identities is None:
             return None
-        facts = (plan, query.truncated, self._fingerprint, version, identities, self._epoch)
+        facts = (plan, query.truncated, self._fingerprint, versions, identities, self._epoch)
         key = digest(_FORMAT, query.text, *facts)
-        if self._similar is None or version is None or not self._similar.is_for(plan):
-            return CacheKey(key, version is not None)
+        is_lasting = None not in versions
+        if self._similar is None or not is_lasting or not self._similar.is_for(plan):
+            return CacheKey(key, is_lasting)
         return CacheKey(key, True, digest(_FORMAT, self._similar.session_of(plan), *facts))
 
     async def find(self, run: Run, key: CacheKey) -> RetrievalResult | Failed | None:
@@ -148,7 +149,7 @@ class KeptResults:
 
     async def keep(self, run: Run, key: CacheKey, query: Query, result: RetrievalResult) -> Failed | None:
         """Keep a result, unless something was done without."""
-        if self.cache is None or not key.is_lasting or any(each.stage != "filter" for each in result.degraded):
+        if self.cache is None or not key.is_lasting or any(map(_is_failure, result.degraded)):
             return None
         kept = await keep(run, self.cache, key.key, result)
         if isinstance(kept, Ok):
@@ -160,10 +161,24 @@ class KeptResults:
     @cached_property
     def _fingerprint(self) -> str | None:
         # A versioned store names itself in each of its versions.
-        prints = ["" if self._versioned is not None else getattr(self._store, "id", None)]
-        prints += [stage.fingerprint() for stage in self._stages]
-        names = [stage.name for stage in self._stages]
-        return None if None in prints else digest(names, prints)
+        prints = ["" if isinstance(store, Versioned) else getattr(store, "id", None) for store in self._stores.values()]
+        prints.append(self._stages.fingerprint)
+        return None if None in prints else digest(prints)
+
+
+def _is_failure(degradation: Degradation) -> bool:
+    """Return whether something failed; a field that no chunk has, also of one of several indexes, is none."""
+    return degradation.stage.rpartition(": ")[2] != "filter"
+
+
+async def _version(run: Run, name: str, store: Store) -> Ok[str | None] | Failed:
+    """Return the version of a store; ``None`` if it has none."""
+    if not isinstance(store, Versioned):
+        return Ok(None)
+    if (held := held_index(store)) is not None:
+        return Ok(held.version)
+    naming = run.until(VERSION_SHARE).without_retries().on(f"index {name}: store" if name else "store")
+    return await naming.call(f"index {name}: version" if name else "version", store.version)
 
 
 async def _identities(run: Run, known: Mapping[str, object]) -> tuple[JSON, ...] | None:

@@ -67,6 +67,8 @@ class Search(Stage):
     async def __call__(self, run: Run, state: SearchState) -> SearchState:
         """Return the state with the candidates of each side, and of each expansion."""
         sources = self.sources if state.held is None else replace(self.sources, held=state.held)
+        if state.shared_vectors is not None and sources.questions is not None:
+            sources = replace(sources, questions=replace(sources.questions, shared=state.shared_vectors))
         searching = search(run, sources, state.query, state.plan)
         if not (state.variants or state.linked or self.sources.retrievers):
             found = await searching

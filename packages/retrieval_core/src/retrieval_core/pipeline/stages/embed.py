@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import (
     DimensionMismatchError,
@@ -17,10 +18,11 @@ from retrieval_core.ports import Reopening
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.retry import can_help
+from retrieval_core.run.sync import SingleFlight
 from retrieval_core.types.documents import as_vectors, is_zero
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from retrieval_core.ports import Embedder
     from retrieval_core.run.runner import Run
@@ -50,6 +52,27 @@ class Recovery:
             return True
 
 
+class SharedVectors:
+    """The vectors of one query: several indexes with the same embedder have it called once for each text."""
+
+    def __init__(self) -> None:
+        self._flights: SingleFlight[Ok[Vector] | Failed] = SingleFlight()
+        self._known: dict[str, Ok[Vector] | Failed] = {}
+
+    async def once(
+        self, embedder: Embedder, text: str, kind: str, embed: Callable[[], Coroutine[Any, Any, Ok[Vector] | Failed]]
+    ) -> Ok[Vector] | Failed:
+        """Return what embedding a text came to: now, or before for another index."""
+        key = f"{id(embedder)} {kind} {text}"
+        return self._known.get(key) or await self._flights.run(key, partial(self._embed, key, embed))
+
+    async def _embed(
+        self, key: str, embed: Callable[[], Coroutine[Any, Any, Ok[Vector] | Failed]]
+    ) -> Ok[Vector] | Failed:
+        outcome = self._known[key] = await embed()
+        return outcome
+
+
 @dataclass(frozen=True, slots=True)
 class Questions:
     """What embeds questions.
@@ -58,11 +81,13 @@ class Questions:
         embedder: Does it.
         remembered: Questions that were embedded before.
         recovery: When a failed embedder is opened anew; ``None`` for never.
+        shared: Vectors that other indexes use too, in a query to several.
     """
 
     embedder: Embedder
     remembered: EmbeddingCache | None = None
     recovery: Recovery | None = None
+    shared: SharedVectors | None = None
 
     def at_hand(self, query: Query) -> Vector | None:
         """Return a question's vector if it needs no call: it was given, or is remembered."""
@@ -83,16 +108,27 @@ class Questions:
         if vector is not None:
             run.note("embed", run.elapsed_ms, None, None, "embedded before")
             return Ok(vector)
-        outcome = await self._embed(run, query)
-        if isinstance(outcome, Failed) and self._may_reopen(run, outcome):
-            reopened = await reopen(run, self.embedder)
-            outcome = outcome if isinstance(reopened, Failed) else await self._embed(run, query)
+        embed = partial(self._embed_or_reopen, run, query)
+        outcome = await (
+            embed() if self.shared is None else self.shared.once(self.embedder, query.text, "query", embed)
+        )
         if isinstance(outcome, Failed):
             return replace(outcome, error=as_embedding_error(outcome.error, "the query", query.original))
         return outcome if self.remembered is None else Ok(self.remembered.set(query.text, outcome.value))
 
+    async def _embed_or_reopen(self, run: Run, query: Query) -> Ok[Vector] | Failed:
+        outcome = await self._embed(run, query)
+        if isinstance(outcome, Failed) and self._may_reopen(run, outcome):
+            reopened = await reopen(run, self.embedder)
+            outcome = outcome if isinstance(reopened, Failed) else await self._embed(run, query)
+        return outcome
+
     async def embed_passage(self, run: Run, text: str) -> Ok[Vector] | Failed:
         """Return the vector of a text as passages are embedded."""
+        embed = partial(self._embed_passage, run, text)
+        return await (embed() if self.shared is None else self.shared.once(self.embedder, text, "passage", embed))
+
+    async def _embed_passage(self, run: Run, text: str) -> Ok[Vector] | Failed:
         outcome = await run.on("embed").call("embed", self.embedder.embed_texts, [text])
         if isinstance(outcome, Failed):
             return replace(outcome, error=as_embedding_error(outcome.error, "the text"))

@@ -37,6 +37,7 @@ class Plan:
         session_id: Whose question it is, where results are not shared between sessions.
         use_cache: Whether the result may be one that was kept.
         options: Further options of the query, by name; a stage reads its own.
+        indexes: The plan of each of several indexes that are searched, by name; empty for one.
     """
 
     mode: SearchMode
@@ -57,6 +58,7 @@ class Plan:
     session_id: str | None = field(default=None, compare=False)
     use_cache: bool = field(default=True, compare=False)
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    indexes: Mapping[str, Plan] = field(default_factory=dict[str, "Plan"], hash=False)
 
     @property
     def shortlist(self) -> int:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, Self
 
+    from retrieval_core.pipeline.stages.embed import SharedVectors
     from retrieval_core.pipeline.stages.fuse import Ranked
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.search import SearchResults
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         Origin,
         Query,
         Relevance,
-        RetrievalResult,
         RewriteResult,
     )
 
@@ -68,6 +68,7 @@ class SearchState:
         query: The query of this search: the question, or the one that a rewriter put in its place.
         plan: The settings of this query.
         held: The current version of the index in memory; ``None`` if there is none.
+        shared_vectors: Vectors of the query that the indexes share, if it is one of several that are searched.
         variants: Further texts to search for.
         linked: Chunks that transformers found without a search.
         found: The candidates of keyword and vector search.
@@ -79,7 +80,7 @@ class SearchState:
         relevance_scores: The scores that the relevance filter gave, in [0, 1].
         failures: Calls that failed.
         degraded: Other fallbacks.
-        answers: The results of several indexes, by name.
+        answers: The last states of several indexes that were searched, by name.
         error: Why nothing could be searched or read.
         note: Why nothing was found, if that is known.
         unknown_fields: Which fields of the filter no chunk has.
@@ -100,6 +101,7 @@ class SearchState:
     query: Query
     plan: Plan
     held: HeldIndex | None = None
+    shared_vectors: SharedVectors | None = None
     variants: tuple[Variant, ...] = ()
     linked: tuple[Linked, ...] = ()
     found: SearchResults | None = None
@@ -111,7 +113,7 @@ class SearchState:
     relevance_scores: tuple[float, ...] = ()
     failures: tuple[Failed, ...] = ()
     degraded: tuple[Degradation, ...] = ()
-    answers: Mapping[str, RetrievalResult] = field(default_factory=dict[str, "RetrievalResult"])
+    answers: Mapping[str, SearchState] = field(default_factory=dict[str, "SearchState"])
     error: str | None = None
     note: str | None = None
     unknown_fields: str | None = None

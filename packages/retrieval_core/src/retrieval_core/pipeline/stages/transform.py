@@ -74,12 +74,11 @@ class Transform(Stage):
     async def __call__(self, run: Run, state: SearchState) -> SearchState:
         """Return the state with the question to search for, and its variants."""
         plan = state.plan
-        if not (plan.transforms or plan.history or plan.variants):
+        if not (plan.transforms or plan.history or plan.variants or state.variants):
             return state
         context = QueryContext(plan.history)
         failures: list[Failed] = []
-        variants = list(plan.variants)
-        linked: list[Linked] = []
+        variants, linked = [*state.variants, *plan.variants], [*state.linked]
         current = state.question
         if plan.history and self.condenser is not None:
             condensing = run.for_part_of_the_rest(0.5) if plan.transforms else run

@@ -1,1 +1,0 @@
-"""A federation: several indexes that are searched as one."""
