@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.planning import Filters
-    from retrieval_core.pipeline.query_engine import Retrieval
-    from retrieval_core.pipeline.stage_list import Stages
+    from retrieval_core.pipeline.several import Retrieval
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Embedder, Store, StoreInfo
@@ -546,9 +545,13 @@ class _Incomplete:
         self._is_complete = False
 
     @property
-    def stages(self) -> Stages:
-        """All stages of a query."""
-        return self._retrieval.stages
+    def fingerprint(self) -> str | None:
+        """A name for the settings of all stages."""
+        return self._retrieval.fingerprint
+
+    def knowledge(self, plan: Plan) -> Mapping[str, object]:
+        """Return the plug-ins of a query whose answers change with what they know, by name."""
+        return self._retrieval.knowledge(plan)
 
     def plan(self, filters: Filters, options: QueryOptions) -> Plan:
         """Put settings and a caller's arguments together."""

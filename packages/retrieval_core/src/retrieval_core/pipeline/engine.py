@@ -68,6 +68,7 @@ class Engine:
     ) -> None:
         self.stages = stages
         self.plugins = stages.plugins
+        self.knowledge = stages.knowledge
         self._plan = plan
         self.kept = kept
         self._strict = strict
@@ -79,6 +80,11 @@ class Engine:
         self._is_plain = all(plugin is None or plugin is embedder for plugin in others)
         self._flights: SingleFlight[RetrievalResult] = SingleFlight()
         self._logged: set[Degradation] = set()
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A name for the settings of all stages; ``None`` if results of one of them must not be cached."""
+        return self.stages.fingerprint
 
     def plan(self, filters: Filters, options: QueryOptions) -> Plan:
         """Return the plan of a query: settings and arguments, put together and checked."""

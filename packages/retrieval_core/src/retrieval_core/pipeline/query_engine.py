@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.engine import Engine
     from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.planning import Filters
-    from retrieval_core.pipeline.stage_list import Stages
+    from retrieval_core.pipeline.several import Retrieval
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.state import SearchState
     from retrieval_core.ports import Evaluator, Message, ResultCache, Store, TokenCounter
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
@@ -49,44 +48,6 @@ if TYPE_CHECKING:
     )
 
     History = Sequence[Message | Mapping[str, Any]]
-
-
-class Retrieval(Protocol):
-    """One way to search."""
-
-    @property
-    def stages(self) -> Stages:
-        """All stages of a query."""
-        ...
-
-    def plan(self, filters: Filters, options: QueryOptions) -> Plan:
-        """Combine settings and arguments.
-
-        Raises:
-            RetrievalError: An argument is invalid.
-            TypeError: An argument is for several indexes only.
-        """
-        ...
-
-    async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
-        """Return the result of a query.
-
-        Raises:
-            RetrievalError: The search failed.
-        """
-        ...
-
-    def start(self, query: Query, plan: Plan) -> SearchState:
-        """Return the first state of a query, for :meth:`search`."""
-        ...
-
-    async def search(self, run: Run, state: SearchState) -> SearchState:
-        """Return the last state of a query, without the cache.
-
-        Raises:
-            RetrievalError: The search failed.
-        """
-        ...
 
 
 class QueryEngine(Display, Lifecycle):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import FilterError, InvalidParameterError, QueryValidationError, SearchError
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.planning import Filters
-    from retrieval_core.pipeline.query_engine import Retrieval
     from retrieval_core.ports import Embedder, Message, Side, Store
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import JSON, Relevance
+    from retrieval_core.types import JSON, Query, Relevance, RetrievalResult
 
 _NAME = re.compile(r"[^\s:]+")
 
@@ -43,6 +42,48 @@ SHARED_CANDIDATES = 30
 """The least that each index is asked for, so that scores can be told apart; measured, more makes no difference."""
 OF_THE_WHOLE = frozenset({"history", "variants"})
 """Options that an index needs no more if its query was transformed together with that of the others."""
+
+
+class Retrieval(Protocol):
+    """One way to search."""
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A name for the settings of all stages; ``None`` if results of one of them must not be cached."""
+        ...
+
+    def knowledge(self, plan: Plan) -> Mapping[str, object]:
+        """Return the plug-ins of a query whose answers change with what they know, by name."""
+        ...
+
+    def plan(self, filters: Filters, options: QueryOptions) -> Plan:
+        """Combine settings and arguments.
+
+        Raises:
+            RetrievalError: An argument is invalid.
+            TypeError: An argument is for several indexes only.
+        """
+        ...
+
+    async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
+        """Return the result of a query.
+
+        Raises:
+            RetrievalError: The search failed.
+        """
+        ...
+
+    def start(self, query: Query, plan: Plan) -> SearchState:
+        """Return the first state of a query, for :meth:`search`."""
+        ...
+
+    async def search(self, run: Run, state: SearchState) -> SearchState:
+        """Return the last state of a query, without the cache.
+
+        Raises:
+            RetrievalError: The search failed.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +236,7 @@ class SearchIndexes(Stage):
 
     def fingerprint(self) -> str | None:
         """Return a name for the stages of all indexes."""
-        prints = [index.retrieval.stages.fingerprint for index in self._indexes.values()]
+        prints = [index.retrieval.fingerprint for index in self._indexes.values()]
         return None if None in prints else digest(list(self._indexes), prints)
 
     def knowledge(self, plan: Plan) -> Mapping[str, object]:
@@ -203,7 +244,7 @@ class SearchIndexes(Stage):
         return {
             f"index {name}: {of}": plugin
             for name, own in plan.indexes.items()
-            for of, plugin in self._indexes[name].retrieval.stages.knowledge(own).items()
+            for of, plugin in self._indexes[name].retrieval.knowledge(own).items()
         }
 
     def is_fault(self, error: Exception, _state: SearchState) -> bool:
