@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from retrieval_core import RetrievalResult
 
 QUERY = "which moon is far away"
+UNKNOWN = "moon E0308"
+"""With an identifier that no chunk contains."""
 
 
 class NotHeld(MemoryStore):
@@ -38,7 +40,7 @@ def facts(result: RetrievalResult) -> object:
 
 
 def test_a_warm_query_finds_the_same() -> None:
-    """Hits, scores, judgement and metadata are those of the store's own search; a filter and a miss included."""
+    """Hits, scores, judgement and metadata are those of the store's own search; filters and unknown words included."""
     chunks = [Chunk(f"{number}", f"d{number}", f"The moon {number} is far away.") for number in range(20)]
     embedder = FakeEmbedder()
     identity: Any = {"embedder_id": embedder.id, "dimension": embedder.dimension}
@@ -49,9 +51,14 @@ def test_a_warm_query_finds_the_same() -> None:
         for index in (held, other):
             index.add(chunks)
             index.retrieve(QUERY)  # embeds the query
-        for filters in (None, {"document_id": "d3"}, {"document_id": "none"}):
-            warm, cold = (index.retrieve(QUERY, filters, use_cache=False) for index in (held, other))
-            assert facts(warm) == facts(cold)
+            index.retrieve(UNKNOWN)
+        for query in (QUERY, UNKNOWN):
+            for filters in (None, {"document_id": "d3"}, {"document_id": "none"}):
+                warm, cold = (index.retrieve(query, filters, use_cache=False) for index in (held, other))
+                assert facts(warm) == facts(cold)
+        relevance = held.retrieve(UNKNOWN).relevance
+        assert relevance is not None
+        assert relevance.unknown == ("E0308",)
 
 
 def test_a_warm_query_on_a_loop_starts_no_task() -> None:
@@ -82,7 +89,7 @@ def test_a_loaded_index_is_searched_without_threads(tmp_path: Path) -> None:
             await index.aretrieve(QUERY)  # the first one looks at a file, whether all documents are indexed
             before = set(threading.enumerate())
             with patch.object(ThreadPool, "start", side_effect=AssertionError("a query starts work in a thread")):
-                for query in (QUERY, "near moon", "which moon is far", "nearby planets"):
+                for query in (QUERY, UNKNOWN, "near moon", "which moon is far", "nearby planets"):
                     assert not (await index.aretrieve(query)).degraded
                     assert ids(await index.aretrieve(query, {"n": 3}, use_cache=False)) == ["3"]
                 assert len((await done_at_once(index.aretrieve(QUERY, use_cache=False))).hits) == 10

@@ -95,7 +95,7 @@ class Lifecycle(Closing):
         Args:
             parts: A part that has to load something has ``is_loaded`` and a coroutine method ``load()``.
         """
-        cold = [part for part in parts if getattr(part, "is_loaded", True) is False and hasattr(part, "load")]
+        cold = [part for part in parts if hasattr(part, "load") and getattr(part, "is_loaded", True) is False]
         if cold := [part for part in cold if id(part) not in self._slow]:
             await to_a_loop()
             await asyncio.gather(*(self._loads.run(str(id(part)), partial(self._load_part, part)) for part in cold))

@@ -248,7 +248,7 @@ class HeldIndex:
         if condition is None:
             return TermCounts(len(self._chunks), {term: self._count(term) for term in terms})
         passing = self._passing(condition)
-        having = {term: int(np.count_nonzero(passing[self._rows[self._slice(term)]])) for term in terms}
+        having = {term: int(np.count_nonzero(passing[self._rows[self._slices.get(term, slice(0))]])) for term in terms}
         return TermCounts(int(np.count_nonzero(passing)), having)
 
     def _search_terms(self, request: SearchRequest, allowed: Mask | None) -> tuple[Candidate, ...]:
@@ -279,12 +279,9 @@ class HeldIndex:
             return tuple([Candidate(chunks[row].id, score, chunks[row], self._vector(row)) for row, score in best])
         return tuple([Candidate(chunks[row].id, score, chunks[row]) for row, score in best])
 
-    def _slice(self, term: str) -> slice:
-        return self._slices.get(term, slice(0))
-
     def _count(self, term: str) -> int:
-        found = self._slice(term)
-        return found.stop - (found.start or 0)
+        found = self._slices.get(term)
+        return 0 if found is None else found.stop - found.start
 
     def _vector(self, row: int) -> Vector | None:
         return self._matrix[row] if self._embedded is None or self._embedded[row] else None

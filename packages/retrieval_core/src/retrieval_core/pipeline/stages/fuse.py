@@ -89,8 +89,8 @@ def fuse(
         + (1 - dense_weight) * lexical_values.get(chunk_id, lexical_absent)
         for chunk_id in dense_values | lexical_values
     }
-    order = sorted(fused, key=lambda chunk_id: (-fused[chunk_id], chunk_id))[:limit]
-    return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=fused[chunk_id])) for chunk_id in order])
+    order = sorted([(-score, chunk_id) for chunk_id, score in fused.items()])[:limit]
+    return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=-negated)) for negated, chunk_id in order])
 
 
 def _alone(
@@ -206,7 +206,7 @@ def _normalized(side: Mapping[str, tuple[int, float]], method: FusionMethod) -> 
 
 def _scaled(scores: Sequence[float]) -> list[float]:
     """Bring the largest magnitude near 1 by a power of two, which is exact, so that no square can leave the range."""
-    exponent = max(frexp(score)[1] for score in scores if score) if any(scores) else 0
+    exponent = frexp(max(map(abs, scores)))[1]
     return [ldexp(score, -exponent) for score in scores]
 
 

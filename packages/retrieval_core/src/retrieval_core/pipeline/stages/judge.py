@@ -216,7 +216,7 @@ async def judge(
     identifiers = identifiers_in(query)
     unknown = absent_from(identifiers, [hit.chunk.indexed_text for hit in hits]) if identifiers else ()
     if unknown and has_words:
-        unknown = await _unknown(run, store, unknown, condition)
+        unknown = await _unknown(run, store, held, unknown, condition)
     elif unknown:
         unknown = ()  # nobody can tell whether a chunk that was not found contains it
     if not hits:
@@ -312,15 +312,19 @@ async def _counts(
     return outcome.value if isinstance(outcome, Ok) and outcome.value.chunks else None
 
 
-async def _unknown(run: Run, store: Store, identifiers: Sequence[str], condition: Filter | None) -> tuple[str, ...]:
+async def _unknown(
+    run: Run, store: Store, held: HeldIndex | None, identifiers: Sequence[str], condition: Filter | None
+) -> tuple[str, ...]:
     """Return which identifiers no chunk contains: neither has the best of a keyword search for it."""
-    await to_a_loop()
     bound = run.within(SHARE).without_retries()
 
     async def is_unknown(identifier: str) -> bool:
         request = SearchRequest(limit=LOOKED_AT, text=identifier, filter=condition)
-        outcome = await bound.call("identifiers", store.search, request)
-        outcome = sound(outcome, "identifiers", "the store", problem=candidates_problem)
+        if held is not None:
+            outcome = bound.now("identifiers", held.search, request)
+        else:
+            outcome = await bound.call("identifiers", store.search, request)
+            outcome = sound(outcome, "identifiers", "the store", problem=candidates_problem)
         if not isinstance(outcome, Ok):
             return False
         texts = [each.chunk.indexed_text for each in outcome.value if each.chunk is not None]
@@ -330,9 +334,16 @@ async def _unknown(run: Run, store: Store, identifiers: Sequence[str], condition
             if not isinstance(fetched, Ok):
                 return False
             texts += [chunk.indexed_text for chunk in fetched.value.chunks.values()]
+        if sum(map(len, texts)) <= MOST_ON_LOOP:
+            return bool(absent_from((identifier,), texts))
+        await to_a_loop()
         return bool(await asyncio.to_thread(absent_from, (identifier,), texts))
 
-    are_unknown = await asyncio.gather(*map(is_unknown, identifiers))
+    if held is None:
+        await to_a_loop()
+        are_unknown = await asyncio.gather(*map(is_unknown, identifiers))
+    else:  # nothing to wait for
+        are_unknown = [await is_unknown(each) for each in identifiers]
     return tuple(each for each, is_so in zip(identifiers, are_unknown, strict=True) if is_so)
 
 

@@ -133,7 +133,8 @@ async def _search_meaning(run: Run, sources: Sources, questions: Questions, quer
     embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
         return _found(query, None, None, embedded)
-    query = replace(query, embedding=embedded.value)
+    if query.embedding is None:
+        query = replace(query, embedding=embedded.value)
     return _found(query, await _ask(run, sources, "dense", _by_vector(embedded.value, plan)), None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from retrieval_core.run.outcomes import is_callers_fault
@@ -58,7 +58,7 @@ class FormattedContext:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchState:
     """All that is known of one query; each stage returns a new one.
 
@@ -134,12 +134,21 @@ class SearchState:
         return cls(asked=query, question=query, query=query, plan=plan, held=held)
 
     def but(self, **changed: Any) -> Self:
-        """Return the state with other values of some attributes."""
-        return replace(self, **changed)
+        """Return the state with other values of some attributes.
+
+        Raises:
+            TypeError: A state has no such attribute.
+        """
+        if unknown := changed.keys() - self.__dict__.keys():
+            msg = f"a search state has no attribute {min(unknown)!r}"
+            raise TypeError(msg)
+        state = object.__new__(type(self))  # replace() takes ten times as long
+        state.__dict__.update(self.__dict__ | changed)
+        return state
 
     def failing(self, *failures: Failed) -> Self:
         """Return the state with further calls that failed."""
-        return replace(self, failures=(*self.failures, *failures)) if failures else self
+        return self.but(failures=(*self.failures, *failures)) if failures else self
 
     @property
     def quality(self) -> float | None:
