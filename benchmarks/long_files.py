@@ -9,7 +9,6 @@ standard library's reader. Needs the extra ``documents``.
 from __future__ import annotations
 
 import asyncio
-import csv
 import sys
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,6 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.ingest.readers import read_file
 from retrieval_core.ingest.readers.base import ParsedDocument
-from retrieval_core.ingest.readers.tables import parse_rows
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import Change
 from retrieval_core.types import Document
@@ -104,30 +102,6 @@ def write_word(path: Path, pages: int) -> None:
         part.write(b"</w:body></w:document>")
 
 
-def write_table(path: Path, megabytes: int) -> None:
-    """Write a table of which one cell in ten is in quotation marks."""
-    with path.open("w") as file:
-        for at in range(megabytes * MIB // 100):
-            text = f'"a cell, of row {at}, with ""marks"""' if at % 2 else f"a cell of row {at}"
-            file.write(f"{at},{text},3.5,some words of another cell,yes\n")
-
-
-def cells_beside_the_standard_library(path: Path) -> tuple[float, float]:
-    """Return the CPU seconds of the standard library's reader, and of ours."""
-
-    def standard() -> None:
-        with path.open(newline="") as file:
-            for _ in csv.reader(file):
-                pass
-
-    def ours() -> None:
-        with path.open(newline="") as file:
-            for _ in parse_rows(file, ","):
-                pass
-
-    return seconds(standard), seconds(ours)
-
-
 def show(name: str, once: float, twice: float) -> None:
     """Print a line of the table."""
     print(f"| {name} | {once:.2f} | {twice:.2f} | {twice / once:.1f} |", flush=True)
@@ -150,9 +124,6 @@ def main() -> None:
             write_word(word, pages)
             taken.append(seconds(lambda: list(read_file(word))))
         show(f"{PAGES} pages of Word, read", *taken)
-        table = Path(folder, "long.csv")
-        write_table(table, 10)
-        show("10 MiB of CSV: the standard library, then ours", *cells_beside_the_standard_library(table))
 
 
 if __name__ == "__main__":
