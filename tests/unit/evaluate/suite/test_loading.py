@@ -43,19 +43,16 @@ MALFORMED = {
     "a list": ("[1]", 1, 1, "a suite is an object"),
     "no cases": ("name: a", 1, 1, "the key 'cases' is missing"),
     "cases that are none": ("name: a\ncases: []", 2, 8, "at least 1 item"),
-    "no YAML": ("name: a\n\tcases: 1", 2, 1, "this is no YAML"),
-    "an open bracket": (BEGIN + "  - {name: a", 3, 13, "this is no YAML"),
+    "no YAML": ("name: a\n\tcases: 1", 2, 1, "cannot start any token"),
+    "an open bracket": (BEGIN + "  - {name: a", 3, 13, "while parsing a flow mapping"),
     "a control character": ("name: a\nquery: \x07", 2, 8, "U+0007"),
     "a duplicate key": ("name: a\nname: b", 2, 1, "the key 'name' is there twice"),
     "an unknown key": (BEGIN + "  - {name: a, query: q, expects: {}}", 3, 25, "did you mean 'expect'?"),
     "an unknown key inside": (BEGIN + "  - {name: a, query: q, expect: {docs: [x]}}", 3, 34, "unknown key 'docs'"),
-    "a word that is a Boolean": (BEGIN + "  - name: a\n    query: no", 4, 12, "'no' as true or false"),
-    "a date": (BEGIN + "  - name: a\n    query: 2024-01-01", 4, 12, "'2024-01-01' as a date"),
-    "an octal number": (BEGIN + "  - {name: a, query: q, top_k: 010}", 3, 32, "'010' as a number"),
+    "an octal number": (BEGIN + "  - {name: a, query: q, top_k: 010}", 3, 32, "valid integer"),
     "a number of thousands of digits": (
-        BEGIN + "  - {name: a, query: q, top_k: " + "1" * 5000 + "}", 3, 32, "a number has 100 digits at most",
+        BEGIN + "  - {name: a, query: q, top_k: " + "1" * 5000 + "}", 3, 32, "valid integer",
     ),
-    "a number in base sixty": (BEGIN + "  - {name: a, query: 1:30}", 3, 22, "'1:30' as a number"),
     "a number for text": (BEGIN + "  - {name: a, query: 7, finds_nothing: true}", 3, 22, "it must be text"),
     "text for a number": (BEGIN + "  - {name: a, query: q, top_k: 'x'}", 3, 32, "valid integer"),
     "too many results": (BEGIN + "  - {name: a, query: q, top_k: 101}", 3, 32, "less than or equal to 100"),
@@ -77,11 +74,11 @@ MALFORMED = {
     "an unknown role": (
         BEGIN + "  - {name: a, query: q, history: [{role: robot, content: x}]}", 3, 42, "pattern",
     ),
-    "an anchor of itself": ("name: a\ncases: &a [*a]", 2, 8, "alias of itself"),
-    "a merge key": ("x: &x {name: a}\ny: {<<: *x}", 2, 5, "'<<' is not supported"),
-    "a tag": ("name: !!python/object:os.system x", 1, 7, "not supported"),
+    "an anchor of itself": ("name: a\ncases: &a [*a]", 2, 12, "aliases are not supported"),
+    "a merge key": ("x: &x {name: a}\ny: {<<: *x}", 2, 9, "aliases are not supported"),
+    "a tag": ("name: !!python/object:os.system x", 1, 7, "could not determine a constructor"),
     "a number as a key": ("1: a", 1, 1, "a key is text"),
-    "two documents": ("name: a\n---\nname: b", 2, 1, "this is no YAML"),
+    "two documents": ("name: a\n---\nname: b", 2, 1, "a single document"),
 }  # fmt: skip
 
 
@@ -126,26 +123,19 @@ def test_of_very_many_problems_the_first_are_told() -> None:
     assert "80 more problems" in raised.value.problems[-1]
 
 
-def test_aliases_cannot_explode() -> None:
-    lines = ["k0: &x0 [" + ", ".join("'1'" for _ in range(10)) + "]"]
-    lines += [f"k{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]" for n in range(1, 9)]
-    with pytest.raises(SuiteFileError, match="aliases stand for"):
-        parse_suite("\n".join(lines))
+def test_plain_words_are_text() -> None:
+    """But numbers, true, false and null."""
+    queries = ("no", "2024-01-01", "010", "1:30", "<<", "0x1f", "yes", "~x")
+    suite = parse_suite(
+        BEGIN + "".join(f"  - {{name: {q}, query: {q}, finds_nothing: true, note: ~}}\n" for q in queries)
+    )
+    assert [(case.name, case.query, case.note) for case in suite.cases] == [(q, q, None) for q in queries]
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 50_000, "- " * 50_000])
 def test_deep_files_end(text: str) -> None:
     with pytest.raises(SuiteFileError):
         parse_suite(text)
-
-
-def test_aliases_that_share_are_fine() -> None:
-    text = BEGIN + (
-        "  - {name: a, query: q, filter: &f {kind: {$eq: owls}}, finds_nothing: true}\n"
-        "  - {name: b, query: q, filter: *f, finds_nothing: true}\n"
-    )
-    first, second = parse_suite(text).cases
-    assert first.filter == second.filter == {"kind": {"$eq": "owls"}}
 
 
 @pytest.mark.parametrize("indent", [None, 2, "\t"])
@@ -161,7 +151,6 @@ def test_json_is_read_by_its_own_rules(indent: int | str | None) -> None:
     ("text", "line", "column"),
     [
         ('{"name": }', 1, 10),
-        ('{"name": ' + "1" * 5000 + "}", 1, 10),
         ('{\n"name": 7, "cases": [1]}', 2, 9),
         ('{"name": "a", "name": "b"}', 1, 15),
     ],

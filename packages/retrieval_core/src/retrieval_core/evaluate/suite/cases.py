@@ -31,16 +31,10 @@ if TYPE_CHECKING:
 HIGHEST_GRADE = 10
 LONGEST_NAME = 200
 MOST_BYTES = 20_000_000
-MOST_REPETITION = 100_000
-"""Values that aliases may stand for: few enough that no file becomes a much larger one in memory."""
-MOST_DIGITS = 100
-"""Of a whole number: Python refuses to read thousands of them."""
 MOST_PROBLEMS = 20
 """Problems of one file that are told."""
 
 _TAG = "tag:yaml.org,2002:"
-_PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def _not_blank(text: str) -> str:
@@ -269,9 +263,8 @@ def read_suite(path: Path) -> Suite:
 def read_with_lines(path: Path) -> tuple[Suite, tuple[int, ...]]:
     """Read a suite from its file, and return it with the line that each case begins in, from 1.
 
-    YAML has one value for each plain word: ``no`` that would be read as false, ``2024-01-01`` as a date, ``010`` as
-    eight and ``1:30`` as ninety are refused and want quotation marks, wherever they stand. So are duplicate and unknown
-    keys.
+    Plain words are what they are in JSON: numbers, ``true``, ``false`` and ``null``. All others are text, such as
+    ``no`` and ``2024-01-01``. Duplicate and unknown keys are refused, and so are aliases.
 
     Raises:
         UnreadableFileError: The file cannot be read, or is no UTF-8.
@@ -302,21 +295,53 @@ def parse_suite(text: str, name: str = "<suite>", *, is_json: bool = False) -> S
     return _Reader(text, name, is_json).read()[0]
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads plain words as JSON does, and refuses duplicate keys and aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        events = cast("Any", self)
+        if events.check_event(yaml.AliasEvent):
+            raise _malformed("aliases are not supported; what cases share belongs under defaults", events.peek_event())
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in _pairs(node):
+            if key.tag != f"{_TAG}str":
+                raise _malformed("a key is text; put it in quotation marks", key)
+            if key.value in seen:
+                raise _malformed(f"the key {key.value!r:.200} is there twice", key)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _malformed(message: str, at: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=at.start_mark)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _kind_of_word, _words, _beginnings in (
+    ("bool", r"(?:true|false)\Z", "tf"),
+    ("null", r"(?:null|~|)\Z", ["n", "~", ""]),
+    ("int", r"-?(?:0|[1-9][0-9]{0,99})\Z", "-0123456789"),
+    ("float", r"-?(?:0|[1-9][0-9]{0,99})\.[0-9]+(?:[eE][-+][0-9]+)?\Z", "-0123456789"),
+):
+    cast("Any", _Loader).add_implicit_resolver(f"{_TAG}{_kind_of_word}", re.compile(_words), list(_beginnings))
+
+
 class _Reader:
     def __init__(self, text: str, name: str, is_json: bool) -> None:
         self._text = text
         self._name = name
         self._is_json = is_json
-        self._known: dict[int, Any] = {}
-        self._sizes: dict[int, int] = {}
 
     def read(self) -> tuple[Suite, tuple[int, ...]]:
-        root = self._parsed()
+        root, value = self._parsed()
         if not isinstance(root, yaml.MappingNode):
-            raise self._problem(root, "a suite is an object with the keys name and cases" if root else "it is empty")
-        self._refuse_explosions(root)
+            msg = "a suite is an object with the keys name and cases" if root else "it is empty"
+            raise self._at(*(_place(root.start_mark) if root else (1, 1)), msg)
         try:
-            suite = Suite.model_validate(self._value(root))
+            suite = Suite.model_validate(value)
             places = (_at_path(root, ("cases", number))[0] for number in range(len(suite.cases)))
             return suite, tuple(_place(node.start_mark)[0] for node in places)
         except ValidationError as error:
@@ -326,108 +351,31 @@ class _Reader:
             more = [f"{self._name}: {len(told) - MOST_PROBLEMS} more problems"] if len(told) > MOST_PROBLEMS else []
             raise SuiteFileError(self._name, line, column, told[:MOST_PROBLEMS] + more) from None
 
-    def _parsed(self) -> yaml.Node | None:
-        text = self._text
-        if self._is_json:
-            try:
-                json.loads(text, parse_int=str)  # however long
-            except json.JSONDecodeError as error:
-                raise self._at(error.lineno, error.colno, f"this is no JSON: {error.msg}") from None
-            except RecursionError:
-                raise self._at(1, 1, "it nests too deeply") from None
-            text = text.replace("\t", " ")  # JSON has tabs between its words alone, where YAML allows none
+    def _parsed(self) -> tuple[yaml.Node | None, Any]:
+        text, value = self._text, None
         try:
-            loader = yaml.SafeLoader(text)
-            try:
-                return loader.get_single_node()
-            finally:
-                loader.dispose()  # pyright: ignore[reportUnknownMemberType] - untyped
+            if self._is_json:
+                value = json.loads(text)
+                text = text.replace("\t", " ")  # JSON has tabs between its words alone, where YAML allows none
+            loader = cast("Any", _Loader(text))
+            root = loader.get_single_node()
+            read = None if root is None else loader.construct_document(root)
+        except json.JSONDecodeError as error:
+            raise self._at(error.lineno, error.colno, f"this is no JSON: {error.msg}") from None
+        except ValueError as error:
+            raise self._at(1, 1, str(error)) from None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             told = " ".join(filter(None, (error.context, error.problem)))
             hint = "; put text with a ?, : or , between braces in quotation marks" if "flow" in told else ""
-            raise self._at(*_place(mark), f"this is no YAML: {told}{hint}") from None
+            raise self._at(*_place(mark), f"{told}{hint}") from None
         except yaml.reader.ReaderError as error:
             before = text[: error.position]
             line, column = before.count("\n") + 1, error.position - before.rfind("\n")
             raise self._at(line, column, f"the character U+{error.character:04X} is not allowed here") from None
         except RecursionError:
             raise self._at(1, 1, "it nests too deeply") from None
-
-    def _refuse_explosions(self, root: yaml.Node) -> None:
-        """Refuse aliases that stand for more than the file could hold, and those that hold themselves.
-
-        Raises:
-            SuiteFileError: There are such.
-        """
-        own: set[int] = set()
-        try:
-            whole = self._size(root, own, ())
-        except RecursionError:
-            raise self._problem(root, "it nests too deeply") from None
-        if whole - len(own) > MOST_REPETITION:
-            raise self._problem(root, f"its aliases stand for {whole:,} values; write them out, or use defaults")
-
-    def _size(self, node: yaml.Node, own: set[int], above: tuple[int, ...]) -> int:
-        if id(node) in above:
-            raise self._problem(node, "an anchor holds an alias of itself")
-        if id(node) not in self._sizes:
-            own.add(id(node))
-            within = (*above, id(node))
-            self._sizes[id(node)] = 1 + sum(self._size(child, own, within) for child in _children(node))
-        return self._sizes[id(node)]
-
-    def _value(self, node: yaml.Node) -> Any:
-        if id(node) not in self._known:
-            self._known[id(node)] = self._made(node)
-        return self._known[id(node)]
-
-    def _made(self, node: yaml.Node) -> Any:
-        if isinstance(node, yaml.SequenceNode):
-            self._check_tag(node, "seq")
-            return [self._value(item) for item in _nodes(node)]
-        if isinstance(node, yaml.MappingNode):
-            self._check_tag(node, "map")
-            made: dict[str, Any] = {}
-            for key, value in _pairs(node):
-                name = self._value(key) if isinstance(key, yaml.ScalarNode) else None
-                if not isinstance(name, str):
-                    raise self._problem(key, f"a key is text, and this is {_kind(name)}; put it in quotation marks")
-                if name in made:
-                    raise self._problem(key, f"the key {name!r:.200} is there twice")
-                made[name] = self._value(value)
-            return made
-        return self._scalar(cast("yaml.ScalarNode", node))
-
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
-        text = cast("str", node.value)
-        if node.style is not None:
-            self._check_tag(node, "str")
-            return _SURROGATES.sub(_joined, text) if self._is_json else text
-        tag = node.tag.removeprefix(_TAG)
-        if tag == "int" and len(text) > MOST_DIGITS:
-            raise self._problem(node, f"a number has {MOST_DIGITS} digits at most, and this one {len(text):,}")
-        if self._is_json:
-            return json.loads(text)
-        if tag == "str":
-            return text
-        if tag == "null":
-            return None
-        if tag == "bool" and text.lower() in {"true", "false"}:
-            return text.lower() == "true"
-        if tag in {"int", "float"} and _PLAIN_NUMBER.fullmatch(text):
-            return int(text) if tag == "int" else float(text)
-        if tag == "merge":
-            raise self._problem(node, "'<<' is not supported; what cases share belongs under defaults")
-        read_as = {"bool": "true or false", "int": "a number", "float": "a number", "timestamp": "a date"}
-        if tag not in read_as:
-            raise self._problem(node, f"the tag {node.tag!r:.100} is not supported")
-        msg = f"YAML reads {text!r:.80} as {read_as[tag]}; put text in quotation marks, and write numbers in full"
-        raise self._problem(node, msg)
-
-    def _check_tag(self, node: yaml.Node, expected: str) -> None:
-        if node.tag != _TAG + expected:
-            raise self._problem(node, f"the tag {node.tag!r:.100} is not supported")
+        return root, value if self._is_json else read
 
     def _problems(self, root: yaml.MappingNode, error: ValidationError) -> Iterator[tuple[tuple[int, int], str]]:
         for found in error.errors(include_url=False):
@@ -439,9 +387,6 @@ class _Reader:
             if found["type"] == "extra_forbidden":
                 node = _key_node(root, place) or node
             yield _place(node.start_mark), f"{path}{_message(found, own)}"
-
-    def _problem(self, node: yaml.Node | None, message: str) -> SuiteFileError:
-        return self._at(*(_place(node.start_mark) if node else (1, 1)), message)
 
     def _at(self, line: int, column: int, message: str) -> SuiteFileError:
         return SuiteFileError(self._name, line, column, [self._told((line, column), message)])
@@ -461,18 +406,6 @@ def _nodes(node: yaml.SequenceNode) -> list[yaml.Node]:
 
 def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
     return cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
-
-
-def _children(node: yaml.Node) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.SequenceNode):
-        yield from _nodes(node)
-    elif isinstance(node, yaml.MappingNode):
-        for pair in _pairs(node):
-            yield from pair
-
-
-def _joined(pair: re.Match[str]) -> str:
-    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def _kind(value: object) -> str:
