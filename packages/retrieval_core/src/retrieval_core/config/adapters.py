@@ -23,7 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from retrieval_core.config import kinds
 from retrieval_core.config.base import FROM_A_DUMP, HIDDEN, Settings
 from retrieval_core.config.kinds import NONE, Port, table_of
-from retrieval_core.config.moved import rename_moved
+from retrieval_core.config.moved import rename_moved, replace_switches
 from retrieval_core.config.problems import NOT_SHOWN, without_secrets
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
@@ -137,6 +137,7 @@ class PortConfig(Settings):
             return values
         gone, renamed = list[str](), list[str]()
         tree = rename_moved({cls.port.section: values}, cls.__name__, gone, renamed)
+        replace_switches(tree, gone)
         problems += [InitErrorDetails(type=_problem("value_error", line), input=NOT_SHOWN) for line in gone]
         for warning in renamed:
             warnings.warn(without_secrets(warning), SettingRenamedWarning, stacklevel=4)

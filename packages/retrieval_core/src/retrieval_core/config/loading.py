@@ -18,7 +18,7 @@ from retrieval_core.config.adapters import PortConfig
 from retrieval_core.config.base import AdapterSettings, is_blank, merge_into, nested_tree
 from retrieval_core.config.kinds import PORTS, TRANSFORMER, Port, table_of
 from retrieval_core.config.model import TOO_DEEP, Provenance, RetrievalConfig
-from retrieval_core.config.moved import old_sections, rename_moved
+from retrieval_core.config.moved import lay_over, old_sections, rename_moved, replace_switches
 from retrieval_core.config.problems import problems_of, refusal, without_secrets
 from retrieval_core.config.remembered import inner_model, keys_of
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
@@ -137,16 +137,16 @@ def _merged(
     problems += [f"{key!r:.80}: is not the name of a setting, which is text" for key in overrides if key not in given]
     sources: list[Layer] = []
     merged: dict[str, Any] = {}
-    switched_off: dict[str, str] = {}
     for name, tree in (
         *layers,
         *(() if file is None else ((str(file), read_toml(file)),)),
         (ENVIRONMENT, from_environment(environment, problems)),
         (ARGUMENTS, nested_tree(given)),
     ):
-        source = rename_moved(tree, name, problems, renamed, weaker=merged, switched_off=switched_off)
+        source = rename_moved(tree, name, problems, renamed, weaker=merged)
         sources.append(Layer(name, source))
-        merge_into(merged, source)
+        lay_over(merged, source)
+    replace_switches(merged, problems)
     return merged, sources
 
 

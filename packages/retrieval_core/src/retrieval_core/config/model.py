@@ -32,7 +32,7 @@ from retrieval_core.config.adapters import (
     TransformConfig,
 )
 from retrieval_core.config.base import File, Settings
-from retrieval_core.config.moved import rename_moved
+from retrieval_core.config.moved import rename_moved, replace_switches
 from retrieval_core.config.problems import without_secrets
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
@@ -364,6 +364,7 @@ class RetrievalConfig(Settings):
         gone, renamed = list[str](), list[str]()
         try:
             tree = rename_moved(cast("Mapping[str, Any]", data), cls.__name__, gone, renamed)
+            replace_switches(tree, gone)
         except RecursionError:
             tree = {}
             gone.append(TOO_DEEP)

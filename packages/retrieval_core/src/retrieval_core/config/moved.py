@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from retrieval_core.config.base import copy_tree, value_at
+from retrieval_core.config.base import copy_tree, merge_into, value_at
 from retrieval_core.config.kinds import NONE
 
 if TYPE_CHECKING:
@@ -155,7 +155,6 @@ def rename_moved(
     warnings: list[str],
     *,
     weaker: Mapping[str, Any] = MappingProxyType({}),
-    switched_off: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the settings of a source under their new names.
 
@@ -165,7 +164,6 @@ def rename_moved(
         problems: Receives a line for each removed setting, and for each that has its old and its new name.
         warnings: Receives a sentence for each old name.
         weaker: The settings of the sources that this one overrides, under their new names.
-        switched_off: The kinds of the sections that weaker sources switched off by ``enabled``; it is updated.
     """
     result = copy_tree(tree)
     for old, sentence in _beginning_as(GONE, result):
@@ -183,9 +181,32 @@ def rename_moved(
                 warnings.append(f"{source}: {before} is called {now} now; the old name works in this version only")
             else:
                 problems.append(f"{before}: given by its new name {now} too; remove {before}")
-    off = {} if switched_off is None else switched_off
+    for section in SWITCHES:
+        if value_at(result, f"{section}.enabled") is not None:
+            advice = f"set {section}.kind, to none for false, and remove enabled"
+            warnings.append(
+                f"{source}: {section}.enabled is {section}.kind now; {advice}. It works in this version only"
+            )
+    return result
+
+
+def lay_over(tree: dict[str, Any], source: Mapping[str, Any]) -> None:
+    """Lay a stronger source over a tree; if it sets the kind of a section, ``enabled`` below it does not count."""
+    for section in SWITCHES:
+        if value_at(source, f"{section}.kind") is not None:
+            _pop(tree, (section, "enabled"))
+    merge_into(tree, source)
+
+
+def replace_switches(tree: dict[str, Any], problems: list[str]) -> None:
+    """Replace ``enabled`` beside ``kind`` by the kind that it stands for.
+
+    Args:
+        tree: All sources, which is changed.
+        problems: Receives a line for each value that is neither true nor false.
+    """
     for section, usual in SWITCHES.items():
-        given = _pop(result, (section, "enabled"))
+        given = _pop(tree, (section, "enabled"))
         if given == {}:
             continue
         try:
@@ -193,43 +214,10 @@ def rename_moved(
         except ValidationError:
             problems.append(f"{section}.enabled: must be true or false; set {section}.kind, to none for false")
             continue
-        new = _switched(result, weaker, section, usual, off, is_on=is_on)
-        if new:
-            result[section] = {**_table(result, section), "kind": new}
-        advice = f"set {section}.kind to {new}, and remove enabled" if new else "remove enabled"
-        warnings.append(f"{source}: {section}.enabled is {section}.kind now; {advice}. It works in this version only")
-    return result
-
-
-def _switched(
-    tree: Mapping[str, Any],
-    weaker: Mapping[str, Any],
-    section: str,
-    usual: str,
-    switched_off: dict[str, str],
-    *,
-    is_on: bool,
-) -> str:
-    """Return the kind that ``enabled`` stands for; blank if the one that is set, or the default, stays.
-
-    Args:
-        tree: The source.
-        weaker: The sources that it overrides.
-        usual: The kind that true stands for if none is set.
-        switched_off: The kinds that weaker sources switched off, by section.
-    """
-    own, chosen = _table(tree, section).get("kind"), value_at(weaker, f"{section}.kind")
-    if chosen == NONE and section in switched_off:  # the kind before a weaker source switched it off
-        chosen, usual = None, switched_off[section]
-    if not is_on:
-        switched_off[section] = own or chosen or usual
-        return NONE
-    return usual if own is None and chosen is None else ""
-
-
-def _table(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = tree.get(name)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if not is_on:
+            merge_into(tree, {section: {"kind": NONE}})
+        elif usual and value_at(tree, f"{section}.kind") is None:
+            merge_into(tree, {section: {"kind": usual}})
 
 
 def _beginning_as(table: Mapping[str, str], tree: Mapping[str, Any]) -> list[tuple[str, str]]:
