@@ -39,16 +39,6 @@ from retrieval_core.types import Span
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = [
-    "BY_CHARACTER",
-    "STOP_WORDS",
-    "UNSPACED",
-    "Analyzer",
-    "fold",
-    "settings_to_change",
-    "without_character_ngrams",
-]
-
 _HYPHENS = "\\-\u2010\u2011"
 _IGNORABLE = "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner: inside words, but no part of them
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"

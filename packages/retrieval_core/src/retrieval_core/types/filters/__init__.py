@@ -29,39 +29,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.types import JSON, Chunk
 
-__all__ = [
-    "CONDITIONS",
-    "MAX_FILTER_DEPTH",
-    "OPERATORS",
-    "And",
-    "Condition",
-    "Contains",
-    "Eq",
-    "Exists",
-    "Filter",
-    "Glob",
-    "Gt",
-    "Gte",
-    "In",
-    "Lt",
-    "Lte",
-    "MetadataFilter",
-    "Ne",
-    "Not",
-    "NotIn",
-    "Or",
-    "Scalar",
-    "Text",
-    "all_of",
-    "check_filter_depth",
-    "chunk_fields",
-    "lookup",
-    "matches",
-    "operators_of",
-    "paths_of",
-    "shown",
-]
-
 Scalar: TypeAlias = str | int | float | bool
 
 MAX_FILTER_DEPTH = 64
