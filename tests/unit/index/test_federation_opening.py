@@ -15,7 +15,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
 )
 from retrieval_core.index.federated import FederatedIndex
-from retrieval_core.index.open_federation import open_indexes
+from retrieval_core.index.open import open_indexes
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
 from retrieval_core.types import Chunk
 from support.groups import QUESTION, Group, settings_with, sources, stages

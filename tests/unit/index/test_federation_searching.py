@@ -13,7 +13,7 @@ from retrieval_core import open_index
 from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.errors import InvalidParameterError, QueryValidationError, RetrievalError, ServiceError
 from retrieval_core.index.federated import FederatedIndex
-from retrieval_core.index.open_federation import open_indexes
+from retrieval_core.index.open import open_indexes
 from retrieval_core.pipeline import Run, SearchState, Stage
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder

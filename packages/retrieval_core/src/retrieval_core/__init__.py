@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from retrieval_core.errors import RetrievalError
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
-    from retrieval_core.index.open import open_index
-    from retrieval_core.index.open_federation import open_indexes
+    from retrieval_core.index.open import open_index, open_indexes
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.stages.parse import parse_context
     from retrieval_core.types import Answer, Chunk, ContextPack, Document, Hit, RetrievalResult, Scores, format_citation
@@ -68,7 +67,7 @@ _HOMES = {
     "format_citation": "types",
     "load_config": "config",
     "open_index": "index.open",
-    "open_indexes": "index.open_federation",
+    "open_indexes": "index.open",
     "parse_context": "pipeline.stages.parse",
     "parse_filter": "types.filters.syntax",
     "where": "types.filters.syntax",

@@ -263,7 +263,7 @@ class ServedIndexes:
         return replace(parts[0], name=name, parts=parts, federation=await asyncio.to_thread(self._open_federation))
 
     def _open_federation(self) -> FederatedIndex:
-        from retrieval_core.index.open_federation import open_indexes  # noqa: PLC0415 - for who asks several
+        from retrieval_core.index.open import open_indexes  # noqa: PLC0415 - for who asks several
 
         with self._opening:
             if self._federation is not None:

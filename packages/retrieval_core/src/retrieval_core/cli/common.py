@@ -153,7 +153,7 @@ class Given:
             ):
                 yield index
             return
-        from retrieval_core.index.open_federation import open_indexes  # noqa: PLC0415
+        from retrieval_core.index.open import open_indexes  # noqa: PLC0415
 
         with open_indexes(_by_name(self.index_files), config=config) as indexes:
             yield indexes

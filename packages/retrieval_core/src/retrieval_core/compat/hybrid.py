@@ -40,8 +40,7 @@ from retrieval_core.compat.vectors import SeveralVectors, checked_fusion
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.config.adapters import PortConfig
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, MalformedAnswerError
-from retrieval_core.index.open import open_index
-from retrieval_core.index.open_federation import open_indexes
+from retrieval_core.index.open import open_index, open_indexes
 from retrieval_core.index.serialization import event_to_json, hit_to_json, result_to_json
 from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
 from retrieval_core.pipeline.lifecycle import Closing
