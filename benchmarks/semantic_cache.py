@@ -25,7 +25,7 @@ import numpy as np
 
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.config import SemanticCacheConfig
-from retrieval_core.pipeline.cache.semantic import MAX_QUESTIONS, SemanticCache
+from retrieval_core.pipeline.cache import MAX_QUESTIONS, SemanticCache
 from retrieval_core.text.query import plain_question
 
 if TYPE_CHECKING:

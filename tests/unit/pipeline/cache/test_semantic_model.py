@@ -10,7 +10,7 @@ import pytest
 
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.config import SemanticCacheConfig
-from retrieval_core.pipeline.cache.semantic import SemanticCache
+from retrieval_core.pipeline.cache import SemanticCache
 from retrieval_core.testing.clock import FakeClock
 from support.question_pairs import pairs
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Unpack
 
-from retrieval_core.pipeline.cache.kept import KeptResults
+from retrieval_core.pipeline.cache import KeptResults
 from retrieval_core.pipeline.engine import Engine
 from retrieval_core.pipeline.options import QueryOptions, query_options
 from retrieval_core.pipeline.plugging import by_name, questions_with, reranker_chain

@@ -33,7 +33,7 @@ from retrieval_core.run.sync import SingleFlight, to_a_loop
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from retrieval_core.pipeline.cache.kept import CacheKey, KeptResults
+    from retrieval_core.pipeline.cache import CacheKey, KeptResults
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stage_list import Stages

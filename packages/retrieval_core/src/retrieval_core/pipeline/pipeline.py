@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.cache.kept import KeptResults
+from retrieval_core.pipeline.cache import KeptResults
 from retrieval_core.pipeline.engine import Engine
 from retrieval_core.pipeline.planning import Planner
 from retrieval_core.pipeline.plugging import by_name, questions_with, reranker_chain

@@ -1,1 +1,0 @@
-"""Caching of results: cache keys, and caches."""
