@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from retrieval_core.cli.commands import main
-from retrieval_core.cli.stats import size_of
+from retrieval_core.cli.contents import size_of
 from retrieval_core.run.observe import read_totals
 
 if TYPE_CHECKING:

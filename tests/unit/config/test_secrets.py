@@ -25,7 +25,7 @@ from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.adapters.vendors.http import what_was_said
 from retrieval_core.cli.commands import main
 from retrieval_core.config import RetrievalConfig
-from retrieval_core.config.problems import host_of, without_credentials, without_secrets
+from retrieval_core.config.base import host_of, without_credentials, without_secrets
 from retrieval_core.errors import ConfigurationError, ServiceConnectionError
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk

@@ -9,7 +9,7 @@ import pytest
 
 from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError
-from retrieval_core.evaluate.beir import load_collection
+from retrieval_core.evaluate.run import load_collection
 from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 

@@ -17,7 +17,7 @@ from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest.files import discover
 from retrieval_core.ingest.readers import read_file
 from retrieval_core.ingest.readers.base import ParsedDocument
-from retrieval_core.ingest.readers.tables import LONGEST_CELL, RowError, parse_rows
+from retrieval_core.ingest.readers.rows import LONGEST_CELL, RowError, parse_rows
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.text.markdown import parse_markdown
 from retrieval_core.types import Document

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest.readers import ReadOptions, read_file
-from retrieval_core.ingest.readers.tables import TypeGuess, convert
+from retrieval_core.ingest.readers.rows import TypeGuess, convert
 from retrieval_core.ingest.report import ColumnNote, Note
 
 if TYPE_CHECKING:

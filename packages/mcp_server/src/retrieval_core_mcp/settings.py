@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from retrieval_core.config import RetrievalConfig
-from retrieval_core.config.problems import problems_of
+from retrieval_core.config.base import problems_of
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.settings import config_for, load_index_config
 from retrieval_core_mcp.fitting import in_one_line

@@ -18,9 +18,9 @@ from support.examples import times
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
 from retrieval_core.adapters.graph import GraphFiles, Triple
-from retrieval_core.adapters.graph import source as source_module
-from retrieval_core.adapters.graph import triples as triples_module
-from retrieval_core.adapters.graph.triples import read_lines
+from retrieval_core.adapters.graph import knowledge as triples_module
+from retrieval_core.adapters.graph import translator as source_module
+from retrieval_core.adapters.graph.knowledge import read_lines
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
 
 if TYPE_CHECKING:

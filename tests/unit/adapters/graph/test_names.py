@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.adapters.graph.names import MOST_WORDS, Names, is_all_stop_words, key_of, mentions, words_of
+from retrieval_core.adapters.graph.knowledge import MOST_WORDS, Names, is_all_stop_words, key_of, mentions, words_of
 from support.examples import times
 
 NAMES = (

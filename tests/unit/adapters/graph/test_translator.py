@@ -15,9 +15,9 @@ from support.examples import times
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
 from retrieval_core.adapters.graph import GraphFiles, GraphQueryTranslator, KnowledgeGraph, Triple
-from retrieval_core.adapters.graph import source as source_module
+from retrieval_core.adapters.graph import translator as source_module
+from retrieval_core.adapters.graph.knowledge import read_lines
 from retrieval_core.adapters.graph.translator import MOST_DOCUMENTS, MOST_LINKED, MOST_NAMES
-from retrieval_core.adapters.graph.triples import read_lines
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ConfigurationError, IndexBusyError, InvalidParameterError
 from retrieval_core.ports import Change, QueryContext, Transformed, Variant

@@ -25,10 +25,9 @@ from pydantic import BaseModel, ValidationError
 from retrieval_core.adapters.parts import AdapterParts
 from retrieval_core.config import kinds
 from retrieval_core.config.adapters import UndeclaredTable
-from retrieval_core.config.base import AdapterSettings
+from retrieval_core.config.base import AdapterSettings, problems_of, refusal, without_secrets
 from retrieval_core.config.kinds import CUSTOM, NONE, Port
 from retrieval_core.config.loading import check_complete
-from retrieval_core.config.problems import problems_of, refusal, without_secrets
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, RetrievalError
 from retrieval_core.ports.checks import ABILITIES, missing_abilities
 

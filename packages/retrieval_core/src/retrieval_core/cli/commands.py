@@ -21,11 +21,16 @@ from retrieval_core.cli.common import (
     progress_bar,
     question_options,
 )
-from retrieval_core.cli.documents import list_command, remove_command
-from retrieval_core.cli.graph import graph_command
+from retrieval_core.cli.contents import (
+    graph_command,
+    info_command,
+    list_command,
+    remove_command,
+    stats_command,
+    verify_command,
+)
 from retrieval_core.cli.messages import print_error, show_renamed_settings, warn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
-from retrieval_core.cli.stats import info_command, stats_command, verify_command
 from retrieval_core.cli.suite import suite_group
 from retrieval_core.errors import RetrievalError
 
@@ -76,8 +81,7 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
 
     New files are added, changed files are replaced, and files that are gone from a folder are removed from the index.
     """
-    from retrieval_core.cli.memory import print_memory  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.cli.render import print_report  # noqa: PLC0415
+    from retrieval_core.cli.render import print_memory, print_report  # noqa: PLC0415 - help needs none of this
     from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
     from retrieval_core.index.settings import place_of, remembered_settings, store_name  # noqa: PLC0415

@@ -37,6 +37,7 @@ from retrieval_core.adapters.registry import (
 from retrieval_core.adapters.stores.foreign import PRESETS, FieldMapping
 from retrieval_core.cli.messages import count
 from retrieval_core.config import RetrievalConfig, missing_settings, without_credentials, without_secrets
+from retrieval_core.config.base import names_a_secret
 from retrieval_core.config.kinds import (
     CUSTOM,
     EMBEDDER,
@@ -49,7 +50,6 @@ from retrieval_core.config.kinds import (
     VERIFIER,
     table_of,
 )
-from retrieval_core.config.problems import names_a_secret
 from retrieval_core.errors import (
     ConfigurationError,
     EmbedderMismatchError,

@@ -41,7 +41,7 @@ from retrieval_core.compat.models import adapt_llm
 from retrieval_core.config import BreakerConfig, LLMConfig, RerankerConfig, RetryConfig, load_config
 from retrieval_core.config import ContextConfig as LibraryContext
 from retrieval_core.config import RetrievalConfig as LibraryConfig
-from retrieval_core.config.problems import problems_of, refusal
+from retrieval_core.config.base import problems_of, refusal
 from retrieval_core.errors import (
     InvalidParameterError,
     MissingExtraError,

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from pydantic import Field, TypeAdapter, ValidationError
 
 from retrieval_core.config import ChunkingConfig, RetrievalConfig, without_secrets
-from retrieval_core.config.base import copy_tree, nested_tree, value_at
+from retrieval_core.config.base import copy_tree, nested_tree, refusal, shown, value_at
 from retrieval_core.config.kinds import RERANKER
 from retrieval_core.config.loading import Layer, load_over, read_toml
 from retrieval_core.config.moved import OTHER_NAMES, OTHER_SECTIONS
-from retrieval_core.config.problems import refusal, shown
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:

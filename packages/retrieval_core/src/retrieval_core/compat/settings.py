@@ -22,8 +22,8 @@ from pydantic_settings import (
 )
 
 from retrieval_core.config import ENVIRONMENT_PREFIX, RetrievalConfig, load_config, without_secrets
+from retrieval_core.config.base import problems_of, refusal
 from retrieval_core.config.loading import from_environment
-from retrieval_core.config.problems import problems_of, refusal
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:

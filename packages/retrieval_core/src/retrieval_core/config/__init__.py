@@ -20,7 +20,7 @@ from retrieval_core.config.adapters import (
     StoreConfig,
     TransformConfig,
 )
-from retrieval_core.config.base import AdapterSettings
+from retrieval_core.config.base import AdapterSettings, checked_host, host_of, without_credentials, without_secrets
 from retrieval_core.config.loading import (
     ENVIRONMENT_PREFIX,
     check_complete,
@@ -44,7 +44,6 @@ from retrieval_core.config.model import (
     SearchConfig,
     TimeoutsConfig,
 )
-from retrieval_core.config.problems import checked_host, host_of, without_credentials, without_secrets
 
 __all__ = [
     "ENVIRONMENT_PREFIX", "AdapterSettings", "AnalysisConfig", "AnswerConfig", "BreakerConfig", "CacheConfig",

@@ -21,10 +21,9 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from retrieval_core.config import kinds
-from retrieval_core.config.base import FROM_A_DUMP, HIDDEN, Settings
+from retrieval_core.config.base import FROM_A_DUMP, HIDDEN, NOT_SHOWN, Settings, without_secrets
 from retrieval_core.config.kinds import NONE, Port, table_of
 from retrieval_core.config.moved import rename_moved, replace_switches
-from retrieval_core.config.problems import NOT_SHOWN, without_secrets
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 PROMPTS = ("keywords", "decompose", "hyde", "history")

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.config.problems import without_secrets
+from retrieval_core.config.base import without_secrets
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from pydantic import BaseModel, ValidationError
 
 from retrieval_core.config.adapters import PortConfig
-from retrieval_core.config.base import AdapterSettings, is_blank, merge_into, nested_tree
+from retrieval_core.config.base import (
+    AdapterSettings,
+    is_blank,
+    merge_into,
+    nested_tree,
+    problems_of,
+    refusal,
+    without_secrets,
+)
 from retrieval_core.config.kinds import PORTS, TRANSFORMER, Port, table_of
 from retrieval_core.config.model import TOO_DEEP, Provenance, RetrievalConfig
 from retrieval_core.config.moved import lay_over, old_sections, rename_moved, replace_switches
-from retrieval_core.config.problems import problems_of, refusal, without_secrets
 from retrieval_core.config.remembered import inner_model, keys_of
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 

@@ -31,9 +31,8 @@ from retrieval_core.config.adapters import (
     StoreConfig,
     TransformConfig,
 )
-from retrieval_core.config.base import File, Settings
+from retrieval_core.config.base import File, Settings, without_secrets
 from retrieval_core.config.moved import rename_moved, replace_switches
-from retrieval_core.config.problems import without_secrets
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
 if TYPE_CHECKING:

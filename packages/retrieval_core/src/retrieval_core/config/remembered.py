@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from retrieval_core.config.adapters import PortConfig
-from retrieval_core.config.base import nested_tree
+from retrieval_core.config.base import nested_tree, problems_of, shown
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.config.moved import gone, new_name
-from retrieval_core.config.problems import problems_of, shown
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Evaluation of retrieval on collections with relevance judgements."""
 
-from retrieval_core.evaluate.beir import Collection, load_collection
 from retrieval_core.evaluate.run import (
+    Collection,
     Compared,
     EvaluationReport,
     Measures,
@@ -9,6 +9,7 @@ from retrieval_core.evaluate.run import (
     SettingsComparison,
     compare_settings,
     evaluate,
+    load_collection,
     measure,
     rank_documents,
     write_run,

@@ -3,9 +3,7 @@
 It needs the extra ``graph`` (rustworkx).
 """
 
-from retrieval_core.adapters.graph.knowledge import Fact, Facts, KnowledgeGraph
-from retrieval_core.adapters.graph.source import GraphFiles
-from retrieval_core.adapters.graph.translator import GraphQueryTranslator
-from retrieval_core.adapters.graph.triples import Triple
+from retrieval_core.adapters.graph.knowledge import Fact, Facts, KnowledgeGraph, Triple
+from retrieval_core.adapters.graph.translator import GraphFiles, GraphQueryTranslator
 
 __all__ = ["Fact", "Facts", "GraphFiles", "GraphQueryTranslator", "KnowledgeGraph", "Triple"]

@@ -1,28 +1,256 @@
-"""The knowledge graph, and the search for the facts that bear on a question."""
+"""The knowledge graph: its triples, the comparison of names, and the search for the facts that bear on a question."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from unicodedata import category
 
-from retrieval_core.adapters.graph.names import Names, is_all_stop_words, key_of
-from retrieval_core.adapters.graph.triples import MOST_TRIPLES
-from retrieval_core.errors import InvalidParameterError, MissingExtraError
-from retrieval_core.text.analysis import Analyzer
+from retrieval_core.errors import ConfigurationError, InvalidParameterError, MissingExtraError
+from retrieval_core.text.analysis import BY_CHARACTER, STOP_WORDS, Analyzer, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
     from rustworkx import PyDiGraph
 
-    from retrieval_core.adapters.graph.triples import Triple
-
     Numbers = NDArray[np.int64]
+
+LONGEST_NAME = 500
+"""The most code points of a subject, a relation or an object."""
+MOST_TRIPLES = 500_000
+"""The most triples of one graph; more need a graph database."""
+MOST_BYTES = 256 * 2**20
+"""The most bytes of one file."""
+
+_NAMES = ("subject", "relation", "object")
+_PLACES = ("chunk_id", "document_id")
+_RECORD = "content_hash"
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """A fact: subject, relation and object.
+
+    Attributes:
+        chunk_id: The chunk that states it, if one is known.
+        document_id: The document that states it, if one is known.
+
+    Raises:
+        InvalidParameterError: A name is blank, longer than 500 code points, or not Unicode text.
+    """
+
+    subject: str
+    relation: str
+    object: str
+    chunk_id: str | None = None
+    document_id: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in (*_NAMES, *_PLACES):
+            value: object = getattr(self, field)
+            if value is None and field in _PLACES:
+                continue
+            if not isinstance(value, str) or not value.strip():
+                msg = f"{field} of a triple must be text that is not blank, got {value!r:.100}"
+                raise InvalidParameterError(msg)
+            if field in _NAMES and len(value) > LONGEST_NAME:
+                msg = f"{field} of a triple has {len(value)} characters, and may have {LONGEST_NAME}: {value[:60]!r} …"
+                raise InvalidParameterError(msg)
+            if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+                msg = f"{field} of a triple is not valid Unicode: {value!r:.100}"
+                raise InvalidParameterError(msg)
+
+    def __str__(self) -> str:
+        return f"{self.subject} -{self.relation}-> {self.object}"
+
+
+def read_lines(data: bytes, path: Path) -> Iterator[Triple]:
+    """Yield the triples in a file's lines; blank lines and records of extraction are ignored.
+
+    Raises:
+        ConfigurationError: A line is none of these, or the file is too large; the message names file and line.
+    """
+    if len(data) > MOST_BYTES:
+        msg = f"{path} has {len(data) / 2**20:.0f} MB, and a graph may have {MOST_BYTES // 2**20}; divide it"
+        raise ConfigurationError(msg)
+    triples = 0
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            triple = _triple(line)
+        except (ValueError, RecursionError) as error:  # InvalidParameterError is a ValueError
+            msg = (
+                f"{path}, line {number}: {error}. A line is an object such as "
+                '{"subject": "Einstein", "relation": "born in", "object": "Ulm", "document_id": "einstein.md"}'
+            )
+            raise ConfigurationError(msg) from error
+        if triple is None:
+            continue
+        triples += 1
+        if triples > MOST_TRIPLES:
+            msg = f"{path}, line {number}: a graph may have {MOST_TRIPLES} triples; leave some out"
+            raise ConfigurationError(msg)
+        yield triple
+
+
+def _triple(line: bytes) -> Triple | None:
+    """Return the triple of a line; ``None`` for a record, as earlier versions wrote between extracted triples."""
+    found: Any = json.loads(line.decode("utf-8"))
+    if not isinstance(found, dict):
+        msg = f"expected an object, got {type(found).__name__}"
+        raise ValueError(msg)  # noqa: TRY004 - the caller maps it
+    values = cast("dict[str, Any]", found)
+    if _RECORD in values:
+        return None
+    if unknown := sorted(values.keys() - {*_NAMES, *_PLACES}):
+        msg = f"unknown field {', '.join(map(ascii, unknown))}"
+        raise ValueError(msg)
+    if missing := [field for field in _NAMES if field not in values]:
+        msg = f"the field {missing[0]} is missing"
+        raise ValueError(msg)
+    return Triple(**values)
+
+
+MOST_WORDS = 32
+"""The most words of a name that is searched for; in scripts without spaces each character counts as a word."""
+
+# Signs behind a word belong to it, as in C++ and C#; in front of one or between two they divide.
+_WORD = re.compile(rf"[{BY_CHARACTER}]|[^\s+#{BY_CHARACTER}]+(?:[+#]+(?![^\s{BY_CHARACTER}]))?")
+_IS_UNSPACED = re.compile(f"[{BY_CHARACTER}]")
+
+
+class _Characters(dict[int, int]):
+    """For :meth:`str.translate`: letters, digits and their marks stay, everything else divides words."""
+
+    def __missing__(self, point: int) -> int:
+        character = chr(point)
+        self[point] = kept = point if category(character)[0] in "LNM" or character in "+#" else 32
+        return kept
+
+
+@cache
+def _characters() -> _Characters:
+    return _Characters()
+
+
+def words_of(text: str) -> list[str]:
+    """Return the folded words of a text; a character of a script without spaces is a word.
+
+    Hyphens, dots, underscores and the like divide words, so that ``argocd-server`` and ``Argocd Server`` are alike;
+    ``+`` and ``#`` behind a word belong to it. There is no stemming.
+    """
+    return _WORD.findall(fold(text).translate(_characters()))
+
+
+def key_of(name: str) -> str:
+    """Return a name's key, equal for all its spellings: its words or, where it has none, its characters."""
+    return " ".join(words_of(name)) or " ".join(fold(name).split())
+
+
+def mentions(text_key: str, name_key: str) -> bool:
+    """Whether a text contains a name; both are keys of :func:`key_of`."""
+    return bool(name_key) and f" {name_key} " in f" {text_key} "
+
+
+def is_all_stop_words(key: str) -> bool:
+    """Whether a name consists of stop words such as ``it`` and ``who``."""
+    return STOP_WORDS.issuperset(key.split())
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    text: str
+    is_joined: bool
+    """Whether it is a character of a script without spaces and stands next to another one."""
+
+
+def _positions(text: str) -> list[_Word]:
+    characters = fold(text).translate(_characters())
+    words: list[_Word] = []
+    for match in _WORD.finditer(characters):
+        start, end = match.span()
+        is_joined = _IS_UNSPACED.match(characters, start) is not None and (
+            (start > 0 and _IS_UNSPACED.match(characters, start - 1) is not None)
+            or _IS_UNSPACED.match(characters, end) is not None
+        )
+        words.append(_Word(match.group(), is_joined))
+    return words
+
+
+class Names:
+    """Finds names in a text, in time linear in the text.
+
+    Args:
+        spellings: Each name as it was written, with a number; equal :func:`key_of` must have equal numbers.
+    """
+
+    def __init__(self, spellings: Iterable[tuple[str, int]]) -> None:
+        self._numbers: dict[str, int] = {}
+        self._longest: dict[str, int] = {}
+        self._acronyms: dict[str, set[str]] = {}
+        for spelling, number in spellings:
+            words = words_of(spelling)
+            if not 0 < len(words) <= MOST_WORDS:
+                continue
+            key = " ".join(words)
+            if is_all_stop_words(key):
+                if sum(map(str.isupper, spelling)) > 1:
+                    self._acronyms.setdefault(key, set()).add(spelling)
+                else:
+                    continue
+            self._numbers[key] = number
+            self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
+
+    def find(self, text: str) -> list[int]:
+        """Return the numbers of the names in a text, each once, in the order of the text.
+
+        At each word the longest name that begins there counts, and the search goes on behind it. A name of stop words
+        counts only where it has at least two capitals and is written so: ``WHO`` is not found in ``who``. A name of one
+        character of a script without spaces counts only where that stands alone.
+        """
+        words = _positions(text)
+        found: dict[int, None] = {}
+        at = 0
+        while at < len(words):
+            length, number = self._longest_at(words, at, text)
+            if number is not None:
+                found[number] = None
+            at += length
+        return list(found)
+
+    def _longest_at(self, words: list[_Word], at: int, text: str) -> tuple[int, int | None]:
+        most = min(self._longest.get(words[at].text, 0), len(words) - at)
+        texts = [word.text for word in words[at : at + most]]
+        for length in range(most, 0, -1):
+            key = " ".join(texts[:length])
+            number = self._numbers.get(key)
+            if number is None or (length == 1 and words[at].is_joined):
+                continue
+            if key not in self._acronyms or any(_is_written(spelling, text) for spelling in self._acronyms[key]):
+                return length, number
+        return 1, None
+
+
+def _is_written(spelling: str, text: str) -> bool:
+    """Whether a text holds a name, to the letter, with no letter or digit beside it."""
+    at = text.find(spelling)
+    while at >= 0:
+        end = at + len(spelling)
+        if not text[max(at - 1, 0) : at].isalnum() and not text[end : end + 1].isalnum():
+            return True
+        at = text.find(spelling, end)
+    return False
+
 
 ALL, RELATION, ENTITIES, BRIDGE, NEIGHBOUR = 4.0, 3.0, 2.0, 1.5, 1.0
 """Scores of a fact: it has two entities and a relation of the question, an entity and a relation, or two entities; it
@@ -65,7 +293,7 @@ class KnowledgeGraph:
     """Triples as a graph: entities are its nodes, facts its edges, of which there may be several between two nodes.
 
     Names that differ only in case, accents, white space or punctuation are one entity: see
-    :mod:`retrieval_core.adapters.graph.names`. Reading may go on in several threads.
+    :mod:`retrieval_core.adapters.graph.knowledge`. Reading may go on in several threads.
 
     Args:
         triples: At most 500,000.

@@ -9,16 +9,17 @@ from pydantic import BaseModel
 from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.text.history import (
+from retrieval_core.text.prompting import (
     ASSISTANT_CHARACTERS,
     TURNS,
     USER_CHARACTERS,
+    Task,
+    as_data,
     clipped,
     is_searchable,
     key,
     last_turns,
 )
-from retrieval_core.text.prompting import Task, as_data
 
 if TYPE_CHECKING:
     from retrieval_core.ports import QueryContext

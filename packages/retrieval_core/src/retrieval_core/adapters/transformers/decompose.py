@@ -9,8 +9,7 @@ from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.text.history import clipped, is_searchable, key
-from retrieval_core.text.prompting import Task, as_data
+from retrieval_core.text.prompting import Task, as_data, clipped, is_searchable, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import checked_count
 from retrieval_core.ports import Transformed, Variant
 from retrieval_core.text.analysis import UNSPACED
-from retrieval_core.text.history import TURNS, clipped, last_of_user, last_turns
+from retrieval_core.text.prompting import TURNS, clipped, last_of_user, last_turns
 
 if TYPE_CHECKING:
     from retrieval_core.ports import QueryContext

@@ -72,7 +72,7 @@ class ReadOptions:
 
     Attributes:
         text_column: The column with the documents' texts; ``None`` finds one, see
-            :func:`retrieval_core.ingest.readers.tables.find_columns`.
+            :func:`retrieval_core.ingest.readers.rows.find_columns`.
         columns: The metadata field of a column, if it differs from the column's name.
         on_note: Called with each warning about the file, before its first document is returned.
     """

@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from retrieval_core.ports import CompletionRequest, Message
-from retrieval_core.text.history import last_turns
 from retrieval_core.text.markers import MISSING
-from retrieval_core.text.prompting import TEMPLATE_RULE, as_data, chosen_prompt, framed
+from retrieval_core.text.prompting import TEMPLATE_RULE, as_data, chosen_prompt, framed, last_turns
 from retrieval_core.types import format_citation
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``retrieval info``, ``stats`` and ``verify``: what an index contains, how it is used, and whether it is undamaged."""
+"""``retrieval info``, ``stats``, ``verify``, ``list``, ``remove`` and ``graph``: the contents of an index."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import click
 from retrieval_core.cli.common import index_options, print_json
 from retrieval_core.cli.messages import count
 from retrieval_core.cli.process import FAILURE
+from retrieval_core.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from retrieval_core.adapters.graph import Facts, GraphQueryTranslator
     from retrieval_core.cli.common import Given
-    from retrieval_core.ports import FieldInfo, StoreInfo
+    from retrieval_core.ports import FieldInfo, StoreInfo, Transformed
     from retrieval_core.run.observe import Totals
+    from retrieval_core.types import DocumentInfo
 
 MOST_FIELDS = 200
 """Fields of an index that are listed."""
@@ -221,3 +224,164 @@ def verify_command(*, sample: int | None, seed: int | None, repair: bool, given:
         print_integrity(report)
     if code := {"clean": 0, "mismatch": FAILURE, "unverifiable": UNVERIFIABLE}[report.verdict]:
         raise SystemExit(code)
+
+
+WIDEST = 60
+"""Characters that a column is padded to at most."""
+
+
+@click.command("list")
+@click.option("--filter", "filter_json", metavar="JSON", help="List only documents that match this filter.")
+@index_options
+def list_command(*, given: Given) -> None:
+    """List the documents in the index.
+
+    Each line has the name, the number of chunks and the title.
+    """
+    from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.types.filters import matches  # noqa: PLC0415
+
+    condition = given.condition()
+    with open_index(config=given.config()) as index:
+        documents = [each for each in index.documents() if condition is None or matches(condition, _fields(each))]
+    if given.as_json:
+        print_json({"documents": [_to_json(each) for each in documents], "count": len(documents)})
+        return
+    _print_lines(documents)
+    click.echo(f"{count(len(documents), 'document')}, {count(sum(each.chunks for each in documents), 'chunk')}")
+
+
+@click.command("remove")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@index_options
+def remove_command(*, names: tuple[str, ...], given: Given) -> None:
+    """Remove documents from the index.
+
+    NAME is a document as 'retrieval list' shows it, the path of a file, or a folder that ends with /. Files on disk are
+    not deleted. If one name is unknown, nothing is removed.
+    """
+    from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
+
+    with open_index(config=given.config()) as index:
+        try:
+            documents = index.find_documents(names)
+        except InvalidParameterError as error:
+            msg = f"{error} Nothing was removed."
+            raise InvalidParameterError(msg) from error
+        chunks = index.delete(each.id for each in documents)
+    if given.as_json:
+        removed = [{"id": each.id, "source": each.source, "chunks": each.chunks} for each in documents]
+        print_json({"removed": removed, "count": len(removed), "chunks": chunks})
+        return
+    _print_lines(documents)
+    click.echo(
+        f"Removed {count(len(documents), 'document')}, {count(chunks, 'chunk')}. "
+        "Files on disk stay; indexing them again adds them back."
+    )
+
+
+def _print_lines(documents: Sequence[DocumentInfo]) -> None:
+    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - for people only
+
+    rows = [(escape_name(each.id), count(each.chunks, "chunk"), escape_name(each.title or "")) for each in documents]
+    widths = [min(WIDEST, max((len(row[column]) for row in rows), default=0)) for column in range(2)]
+    for name, chunks, title in rows:
+        click.echo(f"{name:<{widths[0]}}  {chunks:>{widths[1]}}  {title}".rstrip())
+
+
+def _fields(document: DocumentInfo) -> dict[str, Any]:
+    """Return the fields that filters can name."""
+    return {
+        "document_id": document.id,
+        "title": document.title,
+        "source": document.source,
+        "timestamp": document.timestamp.isoformat() if document.timestamp else None,
+        **document.metadata,
+    }
+
+
+def _to_json(document: DocumentInfo) -> dict[str, Any]:
+    return {
+        "id": document.id,
+        "title": document.title,
+        "source": document.source,
+        "chunks": document.chunks,
+        "timestamp": document.timestamp.isoformat() if document.timestamp else None,
+        "metadata": document.metadata,
+    }
+
+
+@click.command("graph")
+@click.argument("question", required=False)
+@index_options
+def graph_command(*, question: str | None, given: Given) -> None:
+    """Show entities, facts and chunks of the knowledge graph.
+
+    Without QUESTION, show the size of the graph. Name the graph with --set graph.file=FILE.
+    """
+    from retrieval_core.adapters.graph.knowledge import describe  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.adapters.registry import build_graph_translator  # noqa: PLC0415
+    from retrieval_core.errors import ConfigurationError  # noqa: PLC0415
+    from retrieval_core.index.open import open_index  # noqa: PLC0415
+
+    config = given.config()
+    with open_index(config=config) as index:
+        translator = build_graph_translator(config.graph, index.store)
+        if translator is None:
+            msg = "no knowledge graph is configured. Name a file of triples: --set graph.file=FILE"
+            raise ConfigurationError(msg, missing_keys=("graph.file",))
+        try:
+            run = index.sync.run
+            if question is None:
+                document: dict[str, Any] = describe(run(translator.graph()))
+                if given.as_json:
+                    print_json(document)
+                else:
+                    _print_counts(document)
+                return
+            facts, made = run(_asked(translator, question))
+        finally:
+            translator.close()
+    if given.as_json:
+        print_json(_facts_to_json(facts, made))
+    else:
+        _print_facts(facts, made)
+
+
+async def _asked(translator: GraphQueryTranslator, question: str) -> tuple[Facts, Transformed]:
+    from retrieval_core.ports import QueryContext  # noqa: PLC0415
+
+    return await translator.facts(question), await translator.transform(question, QueryContext())
+
+
+def _facts_to_json(facts: Facts, made: Transformed) -> dict[str, Any]:
+    return {
+        "entities": list(facts.entities),
+        "relations": list(facts.relations),
+        "facts": [{**asdict(fact.triple), "score": fact.score} for fact in facts.facts],
+        "chunks": [
+            {"chunk_id": candidate.chunk_id, "score": candidate.score}
+            for linked in made.linked
+            for candidate in linked.candidates
+        ],
+        "searched_for": [variant.text for variant in made.variants],
+    }
+
+
+def _print_counts(document: dict[str, Any]) -> None:
+    for name, number in document.items():
+        click.echo(f"{name.replace('_', ' ')}: {number}")
+
+
+def _print_facts(facts: Facts, made: Transformed) -> None:
+    click.echo(f"entities: {', '.join(facts.entities) or 'none'}")
+    click.echo(f"relations: {', '.join(facts.relations) or 'none'}")
+    for fact in facts.facts:
+        place = fact.triple.chunk_id or fact.triple.document_id
+        click.echo(f"  {fact.score:g}  {fact.triple}" + (f"  ({place})" if place else ""))
+    for linked in made.linked:
+        click.echo("chunks:")
+        for candidate in linked.candidates:
+            click.echo(f"  {candidate.score:.2f}  {candidate.chunk_id}")
+    for variant in made.variants:
+        click.echo(f"also searched: {variant.text}")
