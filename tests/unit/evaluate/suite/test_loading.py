@@ -74,8 +74,8 @@ MALFORMED = {
     "an unknown role": (
         BEGIN + "  - {name: a, query: q, history: [{role: robot, content: x}]}", 3, 42, "pattern",
     ),
-    "an anchor of itself": ("name: a\ncases: &a [*a]", 2, 12, "aliases are not supported"),
-    "a merge key": ("x: &x {name: a}\ny: {<<: *x}", 2, 9, "aliases are not supported"),
+    "an anchor of itself": ("name: a\ncases: &a [*a]", 1, 1, "nests too deeply"),
+    "a merge key": (BEGIN + "  - {name: a, query: q, <<: {top_k: 3}}", 3, 25, "unknown key '<<'"),
     "a tag": ("name: !!python/object:os.system x", 1, 7, "could not determine a constructor"),
     "a number as a key": ("1: a", 1, 1, "a key is text"),
     "two documents": ("name: a\n---\nname: b", 2, 1, "a single document"),
@@ -132,10 +132,26 @@ def test_plain_words_are_text() -> None:
     assert [(case.name, case.query, case.note) for case in suite.cases] == [(q, q, None) for q in queries]
 
 
+def test_aliases_cannot_explode() -> None:
+    lines = ["k0: &x0 [" + ", ".join("'1'" for _ in range(10)) + "]"]
+    lines += [f"k{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]" for n in range(1, 9)]
+    with pytest.raises(SuiteFileError, match="aliases stand for"):
+        parse_suite("\n".join(lines))
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 50_000, "- " * 50_000])
 def test_deep_files_end(text: str) -> None:
     with pytest.raises(SuiteFileError):
         parse_suite(text)
+
+
+def test_aliases_that_share_are_fine() -> None:
+    text = BEGIN + (
+        "  - {name: a, query: q, filter: &f {kind: {$eq: owls}}, finds_nothing: true}\n"
+        "  - {name: b, query: q, filter: *f, finds_nothing: true}\n"
+    )
+    first, second = parse_suite(text).cases
+    assert first.filter == second.filter == {"kind": {"$eq": "owls"}}
 
 
 @pytest.mark.parametrize("indent", [None, 2, "\t"])

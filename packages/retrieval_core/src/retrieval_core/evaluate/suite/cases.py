@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 HIGHEST_GRADE = 10
 LONGEST_NAME = 200
 MOST_BYTES = 20_000_000
+MOST_REPETITION = 100_000
+"""Values that aliases may stand for: few enough that no file becomes a much larger one in memory."""
 MOST_PROBLEMS = 20
 """Problems of one file that are told."""
 
@@ -264,7 +266,7 @@ def read_with_lines(path: Path) -> tuple[Suite, tuple[int, ...]]:
     """Read a suite from its file, and return it with the line that each case begins in, from 1.
 
     Plain words are what they are in JSON: numbers, ``true``, ``false`` and ``null``. All others are text, such as
-    ``no`` and ``2024-01-01``. Duplicate and unknown keys are refused, and so are aliases.
+    ``no`` and ``2024-01-01``. Duplicate and unknown keys are refused.
 
     Raises:
         UnreadableFileError: The file cannot be read, or is no UTF-8.
@@ -296,27 +298,21 @@ def parse_suite(text: str, name: str = "<suite>", *, is_json: bool = False) -> S
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain words as JSON does, and refuses duplicate keys and aliases."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        events = cast("Any", self)
-        if events.check_event(yaml.AliasEvent):
-            raise _malformed("aliases are not supported; what cases share belongs under defaults", events.peek_event())
-        return super().compose_node(parent, index)
+    """Reads plain words as JSON does, and refuses duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in _pairs(node):
             if key.tag != f"{_TAG}str":
-                raise _malformed("a key is text; put it in quotation marks", key)
+                raise yaml.MarkedYAMLError(
+                    problem="a key is text; put it in quotation marks", problem_mark=key.start_mark
+                )
             if key.value in seen:
-                raise _malformed(f"the key {key.value!r:.200} is there twice", key)
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key.value!r:.200} is there twice", problem_mark=key.start_mark
+                )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
-
-
-def _malformed(message: str, at: Any) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=message, problem_mark=at.start_mark)
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -359,6 +355,9 @@ class _Reader:
                 text = text.replace("\t", " ")  # JSON has tabs between its words alone, where YAML allows none
             loader = cast("Any", _Loader(text))
             root = loader.get_single_node()
+            known: dict[int, int] = {}
+            if root is not None and _size(root, known) - len(known) > MOST_REPETITION:
+                raise self._at(1, 1, f"its aliases stand for {_size(root, known):,} values; write them out")
             read = None if root is None else loader.construct_document(root)
         except json.JSONDecodeError as error:
             raise self._at(error.lineno, error.colno, f"this is no JSON: {error.msg}") from None
@@ -406,6 +405,18 @@ def _nodes(node: yaml.SequenceNode) -> list[yaml.Node]:
 
 def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
     return cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return how many values a node has, those that aliases stand for included."""
+    if id(node) not in known:
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            children = _nodes(node)
+        elif isinstance(node, yaml.MappingNode):
+            children = [child for pair in _pairs(node) for child in pair]
+        known[id(node)] = 1 + sum(_size(child, known) for child in children)
+    return known[id(node)]
 
 
 def _kind(value: object) -> str:
