@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -96,6 +97,23 @@ def test_a_loaded_index_is_searched_without_threads(tmp_path: Path) -> None:
             assert set(threading.enumerate()) <= before
 
     asyncio.run(search())
+
+
+def test_many_threads_search_a_loaded_index_at_once(tmp_path: Path) -> None:
+    """None of them has to read the file, since another one asks whether it has changed."""
+    with open_index(tmp_path / "index.db", embedder=FakeEmbedder()) as index:
+        index.add([Chunk(f"{n}", f"d{n}", f"The moon {n} is far away.") for n in range(20)])
+        index.load()
+        expected = ids(index.retrieve(QUERY))
+
+        def search(_: int) -> list[str]:
+            return ids(index.retrieve(QUERY, use_cache=False))
+
+        with (
+            patch.object(ThreadPool, "start", side_effect=AssertionError("a query starts work in a thread")),
+            ThreadPoolExecutor(32) as pool,
+        ):
+            assert list(pool.map(search, range(300))) == [expected] * 300
 
 
 def test_loading_an_index_that_does_not_exist_changes_nothing(tmp_path: Path) -> None:

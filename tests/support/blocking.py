@@ -27,6 +27,7 @@ def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
         # memory that SQLite's connections share.
         for name in ("os.stat", "sqlite3.Connection.execute", "sqlite3.Cursor.fetchone"):
             blocker.functions[name].can_block_in("sqlite/changes.py", {"file_id", "mark"})
+        blocker.functions["threading.Lock.acquire"].can_block_in("sqlite/changes.py", {"mark"})  # others who ask that
         # The message of an error that ends a set-up names where this copy was installed from: one small file is read.
         for function in blocker.functions.values():
             function.can_block_in("retrieval_core/installation.py", {"install_command"})

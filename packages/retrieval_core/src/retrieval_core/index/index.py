@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
-    from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.several import Retrieval
     from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.state import SearchState
@@ -543,23 +541,14 @@ class _Incomplete:
         self._place = place
         self._is_strict = is_strict
         self._is_complete = False
+        self.knowledge = retrieval.knowledge
+        self.plan = retrieval.plan
+        self.start = retrieval.start
 
     @property
     def fingerprint(self) -> str | None:
         """A name for the settings of all stages."""
         return self._retrieval.fingerprint
-
-    def knowledge(self, plan: Plan) -> Mapping[str, object]:
-        """Return the plug-ins of a query whose answers change with what they know, by name."""
-        return self._retrieval.knowledge(plan)
-
-    def plan(self, filters: Filters, options: QueryOptions) -> Plan:
-        """Put settings and a caller's arguments together."""
-        return self._retrieval.plan(filters, options)
-
-    def start(self, query: Query, plan: Plan) -> SearchState:
-        """Return the first state of a query."""
-        return self._retrieval.start(query, plan)
 
     async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         """Return the result of a query.

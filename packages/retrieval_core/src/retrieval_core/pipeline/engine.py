@@ -69,7 +69,7 @@ class Engine:
         self.stages = stages
         self.plugins = stages.plugins
         self.knowledge = stages.knowledge
-        self._plan = plan
+        self.plan = plan
         self.kept = kept
         self._strict = strict
         self._sources = sources
@@ -85,10 +85,6 @@ class Engine:
     def fingerprint(self) -> str | None:
         """A name for the settings of all stages; ``None`` if results of one of them must not be cached."""
         return self.stages.fingerprint
-
-    def plan(self, filters: Filters, options: QueryOptions) -> Plan:
-        """Return the plan of a query: settings and arguments, put together and checked."""
-        return self._plan(filters, options)
 
     async def retrieve(self, run: Run, query: Query, plan: Plan) -> RetrievalResult:
         """Return the result of a query: from the cache, from the same search under way, or from a search of its own.

@@ -101,6 +101,8 @@ def answer_options(options: AnswerOptions, **more: Unpack[AnswerOptions]) -> Ans
 
 
 def _given(options: Mapping[str, Any], more: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    if not options and not more:
+        return {}
     check_names(options, [name for name in kind.__annotations__ if name not in more] if more else kind.__annotations__)
     return {name: value for name, value in (*options.items(), *more.items()) if value is not None}
 

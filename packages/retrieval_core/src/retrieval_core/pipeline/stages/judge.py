@@ -374,6 +374,8 @@ def _kind_of(found: SearchResults, hits: Sequence[Hit]) -> Kind:
 
 
 def _words(query: str, wanted: frozenset[str], analyzer: Analyzer) -> tuple[str, ...]:
+    if not wanted:
+        return ()
     found = (query[term.span.start : term.span.end] for term in analyzer.spans(query) if term.text in wanted)
     return tuple(dict.fromkeys(found))
 

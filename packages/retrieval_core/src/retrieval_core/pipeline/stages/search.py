@@ -142,8 +142,8 @@ async def _search_side_by_side(
     run: Run, sources: Sources, questions: Questions, query: Query, plan: Plan
 ) -> SearchResults:
     meaning, words = _search_meaning(run, sources, questions, query, plan), _search_words(run, sources, query, plan)
-    if sources.held is not None and query.embedding is not None:  # neither of them waits for anything
-        found, lexical = await meaning, await words
+    if sources.held is not None:  # keyword search waits for nothing
+        lexical, found = await words, await meaning
     else:
         found, lexical = await asyncio.gather(meaning, words)
     failures = found.failures if isinstance(lexical, Ok) else (*found.failures, lexical)

@@ -19,6 +19,9 @@ SETTLED_FINE = 0.1
 """The same for a clock that shows parts of a second: those of ext4, XFS, APFS and NTFS count in steps of 10 ms at most.
 """
 
+PATIENCE = 1.0
+"""Seconds to wait for other threads that mark a moment, each in microseconds of its own; then the file is read."""
+
 
 class FileId(NamedTuple):
     """The identity of a database file, which differs after it was replaced, copied over or restored.
@@ -94,22 +97,21 @@ class ChangeDetector:
     def mark(self) -> Mark | None:
         """Mark this moment; ``None`` where two moments could not be told apart.
 
-        It waits for nothing: a look at the file's entry, and one at the memory that SQLite's connections share.
+        It takes microseconds: a look at the file's entry, and one at the memory that SQLite's connections share.
         """
-        if not self._lock.acquire(blocking=False):  # another thread is asking
-            return None
         try:
-            if self._connection is None:
-                return None
             file = self.file_id()
-            if file is None or file != self._file:
+            if file is None or not self._lock.acquire(timeout=PATIENCE):
                 return None
-            commits = self._connection.execute("PRAGMA data_version").fetchone()[0]
-            return Mark(file, self._number, commits)
+            try:
+                if self._connection is None or file != self._file:
+                    return None
+                commits = self._connection.execute("PRAGMA data_version").fetchone()[0]
+                return Mark(file, self._number, commits)
+            finally:
+                self._lock.release()
         except (OSError, sqlite3.Error):
             return None
-        finally:
-            self._lock.release()
 
     def is_settled(self, mark: Mark) -> bool:
         """Whether a change of the file itself after the mark cannot have the same time as one before it."""
