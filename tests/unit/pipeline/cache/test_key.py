@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.pipeline.stages.fingerprints import digest
-from retrieval_core.pipeline.stages.plan import Plan
+from retrieval_core.pipeline.stages.state import Plan
 from retrieval_core.testing.filter_strategies import filters
 from retrieval_core.types.filters import CONDITIONS, And, Eq, Filter, In, Not, Or
 from support.examples import times

@@ -17,8 +17,8 @@ from retrieval_core.errors import (
     as_embedding_error,
 )
 from retrieval_core.pipeline.stages.embed import Questions
-from retrieval_core.pipeline.stages.plan import Plan
 from retrieval_core.pipeline.stages.search import Sources, search
+from retrieval_core.pipeline.stages.state import Plan
 from retrieval_core.ports import Candidate
 from retrieval_core.run.outcomes import is_callers_fault
 from retrieval_core.run.runner import Run

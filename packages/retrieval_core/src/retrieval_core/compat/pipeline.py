@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
-    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import Plan
     from retrieval_core.ports import LLM, Embedder, RelevanceFilter, Rewriter, Store
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run

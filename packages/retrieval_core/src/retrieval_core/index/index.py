@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
     from retrieval_core.pipeline.several import Retrieval
-    from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import Embedder, Store, StoreInfo
     from retrieval_core.run.runner import Run
     from retrieval_core.types import ChunkValidation, DocumentInfo, Hit, IntegrityReport, Query, RetrievalResult

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from retrieval_core.config import CacheConfig, RetrievalConfig
     from retrieval_core.pipeline.stage_list import Stages
     from retrieval_core.pipeline.stages.embed import Questions
-    from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import ResultCache, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Degradation, Query, Vector

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.options import QueryOptions
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.stage_list import Stages
-    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.search import Sources
+    from retrieval_core.pipeline.stages.state import Plan
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Degradation, Query, RetrievalResult
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.embed import Questions
-    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import Plan
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, RetrievalResult, Vector
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import check_single, checked_values, chosen
-from retrieval_core.pipeline.stages.plan import Plan
+from retrieval_core.pipeline.stages.state import Plan
 from retrieval_core.ports import SearchesBoth
 from retrieval_core.types import freeze
 from retrieval_core.types.filters import Filter, MetadataFilter

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.planning import Filters
     from retrieval_core.pipeline.several import Retrieval
     from retrieval_core.pipeline.stages.embed import Questions
-    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import Plan
     from retrieval_core.ports import Evaluator, Message, ResultCache, Store, TokenCounter
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (

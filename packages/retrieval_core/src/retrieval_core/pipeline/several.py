@@ -17,8 +17,7 @@ from retrieval_core.pipeline.results import why_empty, why_nothing
 from retrieval_core.pipeline.stages.embed import SharedVectors
 from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
-from retrieval_core.pipeline.stages.plan import Plan
-from retrieval_core.pipeline.stages.state import SearchState, Stage
+from retrieval_core.pipeline.stages.state import Plan, SearchState, Stage
 from retrieval_core.ports import BOTH_SIDES
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, raise_nothing_searched
 from retrieval_core.types import Degradation

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.several import SearchedIndex
-    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import Plan
     from retrieval_core.ports import Evaluator, Pruner, QueryTransformer, RelevanceFilter, Reranker, Rewriter
     from retrieval_core.run.runner import Run
 

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.search import Sources
-    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import Candidate
     from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.pipeline.stages.fuse import FusionMethod
-    from retrieval_core.pipeline.stages.plan import Plan
     from retrieval_core.pipeline.stages.search import Sources
-    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import Candidate, Linked, Retriever, Store, Variant
     from retrieval_core.run.runner import Run
     from retrieval_core.types import SearchMode

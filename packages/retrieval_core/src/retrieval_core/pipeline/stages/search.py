@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from retrieval_core.pipeline.stages.embed import Questions
-    from retrieval_core.pipeline.stages.plan import Plan
+    from retrieval_core.pipeline.stages.state import Plan
     from retrieval_core.ports import Fetched, HeldIndex, Retriever, SearchesBoth, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector

@@ -18,8 +18,7 @@ from retrieval_core.types import Degradation, Hit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Chunk, Vector

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from retrieval_core.config import QueryConfig, RetrievalConfig
-    from retrieval_core.pipeline.stages.plan import Plan
-    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import QueryTransformer
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query
