@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from retrieval_core.index.index import Index
     from retrieval_core.index.open import open_index, open_indexes
     from retrieval_core.pipeline import RetrievalPipeline
-    from retrieval_core.pipeline.stages.parse import parse_context
+    from retrieval_core.pipeline.stages.assemble import parse_context
     from retrieval_core.types import Answer, Chunk, ContextPack, Document, Hit, RetrievalResult, Scores, format_citation
     from retrieval_core.types.filters.syntax import parse_filter, where
 
@@ -68,7 +68,7 @@ _HOMES = {
     "load_config": "config",
     "open_index": "index.open",
     "open_indexes": "index.open",
-    "parse_context": "pipeline.stages.parse",
+    "parse_context": "pipeline.stages.assemble",
     "parse_filter": "types.filters.syntax",
     "where": "types.filters.syntax",
 }

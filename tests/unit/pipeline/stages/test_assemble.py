@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from retrieval_core.config import ContextConfig
-from retrieval_core.pipeline.stages.assemble import arrange, cite, render
+from retrieval_core.pipeline.stages.assemble import arrange, cite, render, without_repetition
 from retrieval_core.pipeline.stages.budget import Assembled, assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, as_hits, expand, surroundings_in
-from retrieval_core.pipeline.stages.repetition import without_repetition
 from retrieval_core.types import Chunk, Hit, PageSpan, Quote, Scores, Span
 
 TEXT = "One.\n\nTwo.\n\nThree.\n\nFour."

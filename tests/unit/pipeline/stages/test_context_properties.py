@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retrieval_core.config import ContextConfig
+from retrieval_core.pipeline.stages.assemble import without_repetition
 from retrieval_core.pipeline.stages.budget import Assembled, assemble, fit
 from retrieval_core.pipeline.stages.expand import ROLES, Item, Surroundings, expand, with_quotes
-from retrieval_core.pipeline.stages.repetition import without_repetition
 from retrieval_core.text.sentences import sentence_ends
 from retrieval_core.types import Chunk, Hit, PageSpan, Quote, Scores, Span, content_hash
 

@@ -1,27 +1,35 @@
-"""From items to passages: neighbours put together, each with its citation and in its words."""
+"""From items to passages and back: neighbours put together, with their citations, and nothing said twice."""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
 from retrieval_core.config.model import parse_template
-from retrieval_core.pipeline.stages.expand import Item, place_of
+from retrieval_core.pipeline.stages.expand import ROLES, Item, place_of, with_quotes
 from retrieval_core.text.sentences import OMISSION, trim
 from retrieval_core.types import Citation, ContextPassage, LedgerEntry, PageSpan, Quote, Span, format_citation
-from retrieval_core.types.escapes import escape_name, escape_text
+from retrieval_core.types.escapes import escape_name, escape_text, unescape_name, unescape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.config import ContextConfig
-    from retrieval_core.pipeline.stages.repetition import Removed
 
 CUT = " […]"
 """Stands where sentences were cut off at the end of a passage."""
 ADJACENT = "\n\n"
 """Stands between the quotes of two chunks that follow each other, where the text between them is not known."""
+_RANGE = r"-?\d+(?:-(?:-?\d+))?"
+_HEADING = re.compile(
+    r"(?:\A|(?<=\n))\[([0-9]{1,9})\] Doc: ([^\n]*?)"
+    rf"(?: \| Page: ({_RANGE}))?(?: \| Section: ([^\n]*?))?(?: \| Rows: ({_RANGE}))?(?: \| Items: ({_RANGE}))?(?:\n|\Z)"
+)
+_ENDS = re.compile(r"(-?\d+)(?:-(-?\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +261,176 @@ def ledger_of(
         for gone in removed
     )
     return tuple(entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An item that is not shown, and why.
+
+    Attributes:
+        within: The ids of the items that have its text, where that is why.
+    """
+
+    item: Item
+    reason: str
+    within: tuple[str, ...] = ()
+
+
+class _Taken(NamedTuple):
+    """A stretch of a document that an item has the text of."""
+
+    start: int
+    end: int
+    id: str
+    text: str
+
+
+def without_repetition(items: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[Removed, ...]]:
+    """Cut out of every item what a better one says already.
+
+    Better is the better role, then the earlier place. Texts are compared by where they stand in their document; those
+    that do not tell are compared by id alone. Of two items that claim the same place for different texts, the worse
+    one's place is not believed. Of items with one id the best is taken, and the others are passed over.
+
+    What is withheld of a primary is cut out of what stands around the primaries too, though not out of other primaries.
+
+    Returns:
+        What is left, in the order of the items; and the items of which nothing is left.
+    """
+    given = tuple(items)
+    best: dict[str, Item] = {}
+    for item in sorted(given, key=lambda item: (ROLES.index(item.role), place_of(item))):
+        best.setdefault(item.id, item)
+    taken: dict[str, list[_Taken]] = {}
+    withheld = _withheld(best.values())
+    left: dict[str, Item] = {}
+    removed: list[Removed] = []
+    for item in best.values():
+        said = taken.setdefault(item.chunk.document_id, [])
+        quotes: list[Quote] = []
+        within: dict[str, None] = {}
+        for quote in item.quotes:
+            repeated = _overlapping(quote, said)
+            if not all(_has_text_of(quote, other) for other in repeated):
+                quotes.append(Quote(quote.text))
+            else:
+                within |= dict.fromkeys(other.id for other in repeated)
+                quotes += _unsaid(quote, repeated)
+        if item.role != "primary":
+            for stretch in withheld.get(item.chunk.document_id, ()):
+                cut = [part for quote in quotes for part in _unsaid(quote, _overlapping(quote, (stretch,)))]
+                within |= {} if cut == quotes else {stretch.id: None}
+                quotes = cut
+        if quotes:
+            left[item.id] = item if tuple(quotes) == item.quotes else with_quotes(item, tuple(quotes))
+            for quote in quotes:
+                if quote.span is not None:
+                    insort(said, _Taken(quote.span.start, quote.span.end, item.id, quote.text))
+        else:
+            reason = f"its text is in {', '.join(within)} already" if within else "it has no text"
+            removed.append(Removed(item, reason, tuple(within)))
+    names = dict.fromkeys(item.id for item in given)
+    return tuple(left[name] for name in names if name in left), tuple(removed)
+
+
+def _withheld(items: Iterable[Item]) -> dict[str, list[_Taken]]:
+    """Return the stretches of each document that are not shown, though they are in what was found."""
+    stretches: dict[str, list[_Taken]] = {}
+    for item in items:
+        for quote in item.withheld:
+            if quote.span is not None:
+                stretch = _Taken(quote.span.start, quote.span.end, item.id, quote.text)
+                stretches.setdefault(item.chunk.document_id, []).append(stretch)
+    return stretches
+
+
+def _overlapping(quote: Quote, said: Sequence[_Taken]) -> Sequence[_Taken]:
+    """Return which of some stretches that stand in order, and do not overlap, share text with a quote."""
+    if quote.span is None:
+        return ()
+    first = bisect_right(said, quote.span.start, key=lambda other: other.end)
+    return said[first : bisect_left(said, quote.span.end, lo=first, key=lambda other: other.start)]
+
+
+def _has_text_of(quote: Quote, other: _Taken) -> bool:
+    """Return whether a quote has the same text where it overlaps: spans of chunks may count from each page's start."""
+    begin = 0 if quote.span is None else quote.span.start
+    start, end = max(begin, other.start), min(begin + len(quote.text), other.end)
+    return quote.text[start - begin : end - begin] == other.text[start - other.start : end - other.start]
+
+
+def _unsaid(quote: Quote, repeated: Sequence[_Taken]) -> Iterable[Quote]:
+    """Yield the parts of a quote that lie in none of the stretches and hold more than white space."""
+    if quote.span is None or not repeated:
+        if quote.text.strip():
+            yield quote
+        return
+    begin = quote.span.start
+    edges = [begin, *(edge for other in repeated for edge in (other.start, other.end)), quote.span.end]
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        text = quote.text[start - begin : end - begin] if start < end else ""
+        if text.strip():
+            yield Quote(text, Span(start, end))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPassage:
+    """A passage as it can be read from a context.
+
+    Attributes:
+        number: The one in its heading.
+    """
+
+    number: int
+    document_id: str
+    text: str
+    page_span: PageSpan | None = None
+    section_path: tuple[str, ...] = ()
+    row_range: tuple[int, int] | None = None
+    item_range: tuple[int, int] | None = None
+
+
+def parse_context(text: str, delimiter: str = "\n\n") -> tuple[ShownPassage, ...]:
+    r"""Split the text of a context into its passages, whatever they contain; it must have the default template.
+
+    Text before the first heading is skipped. If a hit of ``formatted_context`` contains the delimiter, its text keeps
+    the mark that escapes it.
+
+    Args:
+        text: ``ContextPack.context_pack``, or ``RetrievalResult.formatted_context`` without scores.
+        delimiter: Separator of the passages; must end with a line break. Default: a blank line, as in ``context_pack``;
+            ``formatted_context`` has ``"\n\n---\n\n"``.
+
+    Returns:
+        The passages with number, document, pages, section and text.
+
+    Example::
+
+        with open_index("notes.db") as index:
+            for passage in parse_context(index.context("how far away is the moon").context_pack):
+                print(passage.number, passage.text)
+    """
+    headings = list(_HEADING.finditer(text))
+    ends = [heading.start() for heading in headings[1:]]
+    passages: list[ShownPassage] = []
+    for heading, end in zip_longest(headings, ends):
+        shown = text[heading.end() :] if end is None else text[heading.end() : end].removesuffix(delimiter)
+        number, name, pages, section, rows, items = heading.groups()
+        passages.append(
+            ShownPassage(
+                int(number),
+                unescape_name(name),
+                unescape_text(shown),
+                None if pages is None else PageSpan(*_ends(pages)),
+                () if section is None else tuple(map(unescape_name, section.split(" > "))),
+                None if rows is None else _ends(rows),
+                None if items is None else _ends(items),
+            )
+        )
+    return tuple(passages)
+
+
+def _ends(written: str) -> tuple[int, int]:
+    ends = _ENDS.fullmatch(written)
+    assert ends is not None  # noqa: S101 - the heading was matched by it
+    return int(ends[1]), int(ends[2] or ends[1])

@@ -8,9 +8,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.stages.assemble import PackPassage, arrange, ledger_of, passages_of, render
+from retrieval_core.pipeline.stages.assemble import (
+    PackPassage,
+    Removed,
+    arrange,
+    ledger_of,
+    passages_of,
+    render,
+    without_repetition,
+)
 from retrieval_core.pipeline.stages.expand import ROLES, Item, expand, with_quotes
-from retrieval_core.pipeline.stages.repetition import Removed, without_repetition
 from retrieval_core.text.sentences import OMISSION, sentence_ends
 from retrieval_core.types import Quote, Span
 
