@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
+from retrieval_core.pipeline.context import check_citation, request_to_check
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.types import Chunk, Citation, Document, Quote, Span
 from retrieval_core.types.filters import Eq

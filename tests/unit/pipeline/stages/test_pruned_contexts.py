@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import ContextConfig
+from retrieval_core.pipeline.context import check_citation, request_to_check
 from retrieval_core.pipeline.stages.budget import assemble
-from retrieval_core.pipeline.stages.cite import check_citation, request_to_check
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.prune import excerpts_of

@@ -16,8 +16,7 @@ from llama_index.retrievers.retrieval_core.convert import hit_from_node, node_fr
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from retrieval_core.config import ContextConfig
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.context import NOTHING, with_budget
-from retrieval_core.pipeline.scopes import scoped
+from retrieval_core.pipeline.context import NOTHING, scoped, with_budget
 from retrieval_core.pipeline.stages.assemble import arrange, render
 from retrieval_core.pipeline.stages.budget import Assembled, assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
