@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from retrieval_core.cli.commands import main
-from retrieval_core.pipeline.answer.prompt import UNAVAILABLE
+from retrieval_core.pipeline.answer.writing import UNAVAILABLE
 from retrieval_core.text.markers import MISSING
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from retrieval_core.errors import (
     ServiceConnectionError,
     ServiceError,
 )
-from retrieval_core.pipeline.answer.prompt import UNAVAILABLE
-from retrieval_core.pipeline.answer.writing import LONGEST_ANSWER
+from retrieval_core.pipeline.answer.writing import LONGEST_ANSWER, UNAVAILABLE
 from retrieval_core.ports import CompletionRequest
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes_llm import FakeLLM

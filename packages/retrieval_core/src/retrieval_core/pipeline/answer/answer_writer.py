@@ -12,10 +12,15 @@ from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.pipeline.answer.attribution import AttributionIndex, plain
 from retrieval_core.pipeline.answer.confidence import confidence_in, with_support
 from retrieval_core.pipeline.answer.extract import extract
-from retrieval_core.pipeline.answer.prompt import UNAVAILABLE, answer_request, request_without_documents
 from retrieval_core.pipeline.answer.values import AnswerOutcome
 from retrieval_core.pipeline.answer.verifying import Checked, verify
-from retrieval_core.pipeline.answer.writing import AnswerDraft, write
+from retrieval_core.pipeline.answer.writing import (
+    UNAVAILABLE,
+    AnswerDraft,
+    answer_request,
+    request_without_documents,
+    write,
+)
 from retrieval_core.pipeline.plugging import close_with
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.threads import PoolClosedError
