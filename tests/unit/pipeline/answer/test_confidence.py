@@ -8,7 +8,7 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.pipeline.answer.confidence import confidence_in, with_support
+from retrieval_core.pipeline.answer.attribution import confidence_in, with_support
 from retrieval_core.types import (
     AnswerSentence,
     Attribution,

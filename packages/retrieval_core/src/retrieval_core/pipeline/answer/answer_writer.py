@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.config import AnswerConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
-from retrieval_core.pipeline.answer.attribution import AttributionIndex, plain
-from retrieval_core.pipeline.answer.confidence import confidence_in, with_support
+from retrieval_core.pipeline.answer.attribution import AttributionIndex, confidence_in, plain, with_support
 from retrieval_core.pipeline.answer.extract import extract
 from retrieval_core.pipeline.answer.values import AnswerOutcome
 from retrieval_core.pipeline.answer.verifying import Checked, verify

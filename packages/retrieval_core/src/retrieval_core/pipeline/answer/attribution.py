@@ -1,4 +1,4 @@
-"""From the marks in an answer to the words of the passages that its sentences can be from.
+"""From the marks in an answer to the words of the passages that its sentences can be from, and how far to rely on it.
 
 A quote can be the source of a sentence if it has enough of its words, rare ones counting more, and all of its figures.
 That does not prove the sentence: a ``not`` changes no other word. Proof is the job of a verifier.
@@ -28,12 +28,12 @@ from retrieval_core.text.matching import (
     holds,
     union,
 )
-from retrieval_core.types import AnswerSentence, Attribution, Quote, SentenceCheck, Span, format_citation
+from retrieval_core.types import AnswerSentence, Attribution, Confidence, Quote, SentenceCheck, Span, format_citation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.types import ContextPassage
+    from retrieval_core.types import ContextPassage, Relevance
 
 __all__ = ["AttributionIndex", "Marker", "markers_of", "plain", "says_something"]
 
@@ -252,3 +252,53 @@ def _parts(text: str, markers: Sequence[Marker]) -> dict[int, str]:
             parts[number] = f"{parts[number]} {part}" if number in parts else part
         begin = end
     return parts
+
+
+def confidence_in(relevance: Relevance) -> Confidence | None:
+    """Return the confidence in the passages of a search; ``None`` if nothing indicates whether they answer."""
+    if relevance.value is None:
+        return None
+    return Confidence(relevance.value, relevance.value, explanation=relevance.explanation)
+
+
+def with_support(confidence: Confidence, sentences: Sequence[AnswerSentence]) -> Confidence:
+    """Return the confidence in an answer: that in its passages, times the part of it that they support.
+
+    Where sentences were verified, those count that are said to be supported; one that is contradicted, not found or was
+    not looked at does not. Otherwise those count that have a source.
+
+    Args:
+        confidence: In the passages.
+        sentences: All of the answer's; only those that say something count. Where none does, nothing is supported.
+    """
+    telling = [sentence for sentence in sentences if sentence.says_something]
+    if not telling:
+        return _times(confidence, 0.0, "Nothing was answered.")
+    verdicts = [sentence.check.verdict for sentence in telling if sentence.check is not None]
+    count = _counted(len(telling), "sentence")
+    if verdicts.count("contradicted") == len(verdicts):  # which is found without a verifier, too
+        sourced = sum(sentence.has_source for sentence in telling)
+        told = f"{sourced} of {count} of the answer {'has' if len(telling) == 1 else 'have'} a source."
+        if verdicts:
+            told += f" The passages contradict {len(verdicts)}."
+        return _times(confidence, sourced / len(telling), told)
+    supported = verdicts.count("supported")
+    parts = [f"The passages support {supported} of {count} of the answer"]
+    parts += [f"contradict {wrong}"] if (wrong := verdicts.count("contradicted")) else []
+    told = f"{' and '.join(parts)}."
+    if missed := len(telling) - len(verdicts):
+        told += f" {_counted(missed, 'sentence')} could not be verified."
+    return _times(confidence, supported / len(telling), told)
+
+
+def _times(confidence: Confidence, support: float, told: str) -> Confidence:
+    return replace(
+        confidence,
+        value=min(1.0, max(0.0, confidence.retrieval * support)),
+        support=support,
+        explanation=f"{confidence.explanation} {told}".strip(),
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
