@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.stages.search import SearchResults
-    from retrieval_core.pipeline.stages.state import SearchState
+    from retrieval_core.pipeline.stages.state import SearchResults, SearchState
     from retrieval_core.ports import CountsTerms, Embedder, HeldIndex, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.text.analysis import Analyzer

@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError
 from retrieval_core.pipeline.stages.sound import are, fetch, sound
+from retrieval_core.pipeline.stages.state import Candidates, SearchResults
 from retrieval_core.ports import Candidate, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, is_damage
 from retrieval_core.types import Chunk
@@ -23,38 +24,8 @@ if TYPE_CHECKING:
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector
 
-Candidates: TypeAlias = "tuple[Candidate, ...]"
-
 BEFORE_WORDS = 0.75
 """How much of the time for searching embedding may use up where a search by words would stand in for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResults:
-    """What the sides found; ``None`` for a side that was not asked, or failed.
-
-    Attributes:
-        dense: By the vectors of the passages.
-        both: By both sides at once, in the store's own order.
-        unembedded: Ids of those of ``lexical`` that have no vector yet.
-    """
-
-    query: Query
-    dense: Candidates | None
-    lexical: Candidates | None
-    failures: tuple[Failed, ...] = ()
-    both: Candidates | None = None
-    unembedded: frozenset[str] = frozenset()
-
-    @property
-    def sides(self) -> tuple[Candidates, ...]:
-        """What each side found that was searched."""
-        return tuple([side for side in (self.dense, self.lexical, self.both) if side is not None])
-
-    @property
-    def candidates(self) -> Candidates:
-        """Everything that was found, by whichever side."""
-        return tuple([item for side in self.sides for item in side])
 
 
 @dataclass(frozen=True, slots=True)
