@@ -1,4 +1,4 @@
-"""Reports: JSON that is read again, JUnit's XML by its schema, and a page that nothing can break out of."""
+"""Reports: JSON that is read again, and a page that nothing can break out of."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, Criterion, RetrievedPoint
-from retrieval_core.evaluate.suite.reports import read_report, to_html, to_json, to_junit
+from retrieval_core.evaluate.suite.reports import read_report, to_html, to_json
 from retrieval_core.evaluate.suite.results import Problem, without_times
 from support.suites import made_up, run, small_index
 
 if TYPE_CHECKING:
     from retrieval_core.evaluate.suite import SuiteResult
 
-SCHEMA = Path(__file__).parents[3] / "support/junit-10.xsd"
 HOSTILE = (
     "<script>alert(1)</script> ]]> <!-- \u202e evil \x00\x07\x1b[31m \ufffe & \" ' </main><img src=http://x.example/>"
 )
@@ -84,31 +83,6 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_report_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFileError):
         read_report(tmp_path / "absent.json")
-
-
-@pytest.mark.parametrize("result", [several(), hostile(), hostile(status=CaseStatus.ERROR), made_up({})])
-def test_junit_is_valid(result: SuiteResult, tmp_path: Path) -> None:
-    """By the schema of pytest's own reports, and counted the same by a reader of such."""
-    schema = pytest.importorskip("xmlschema")
-    junitparser = pytest.importorskip("junitparser")
-    text = to_junit(result)
-    schema.XMLSchema(str(SCHEMA)).validate(text)
-    file = tmp_path / "report.xml"
-    file.write_text(text, encoding="utf-8")
-    suite = next(iter(junitparser.JUnitXml.fromfile(str(file))))
-    suite.update_statistics()
-    counted = (suite.tests, suite.failures, suite.errors, suite.skipped)
-    assert counted == (
-        len(result.results), result.count(CaseStatus.FAILED), result.count(CaseStatus.ERROR), result.skipped,
-    )  # fmt: skip
-
-
-@given(st.text())
-def test_any_text_can_be_in_junit(text: str) -> None:
-    from xml.etree import ElementTree as ET
-
-    root = ET.fromstring(to_junit(hostile(text)))
-    assert len(root.findall(".//testcase")) == 2
 
 
 class Elements(HTMLParser):
@@ -212,7 +186,7 @@ def test_reports_are_the_same_in_other_processes(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from retrieval_core.evaluate.suite.reports import to_html
-from retrieval_core.evaluate.suite.reports import to_json, to_junit
+from retrieval_core.evaluate.suite.reports import to_json
 from retrieval_core.evaluate.suite.results import without_times
 from support.suites import run, small_index
 
@@ -225,13 +199,13 @@ cases = [
 ]
 with small_index(folder) as index:
     result = without_times(run(index, *cases[::order], concurrency=concurrency))
-sys.stdout.write(to_json(result) + to_junit(result) + to_html(result, result))
+sys.stdout.write(to_json(result) + to_html(result, result))
 """
     printed: list[str] = []
     for number, (seed, order, concurrency) in enumerate([("0", 1, 1), ("1", -1, 2), ("2", 1, 4)]):
         folder = tmp_path / "index"
         folder.mkdir(exist_ok=True)
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(SCHEMA.parents[1])}
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[3])}
         done = subprocess.run(
             [sys.executable, "-c", program, str(folder), str(order), str(concurrency)],
             check=True, capture_output=True, text=True, env=environment, encoding="utf-8",

@@ -63,9 +63,7 @@ def suite_group() -> None:
     "-n", "--concurrency", type=click.IntRange(min=1), default=4, help="Run so many queries in parallel.  [default: 4]"
 )
 @click.option("--twice", is_flag=True, help="Run everything twice and compare the results.")
-@click.option(
-    "--report", "reports", type=_NEW_FILE, multiple=True, help="Write a report: .json, .xml (JUnit) or .html."
-)
+@click.option("--report", "reports", type=_NEW_FILE, multiple=True, help="Write a report: .json or .html.")
 @click.option("--before", type=_FILE, help="Compare with an earlier JSON report.")
 @index_options
 def run_command(
@@ -227,8 +225,8 @@ def _in_mode(suite: Suite, mode: str | None) -> Suite:
 
 def _check_reports(reports: tuple[Path, ...]) -> None:
     for report in reports:
-        if report.suffix not in {".json", ".xml", ".html"}:
-            msg = f"--report: unknown type of {report.name!r}. Use .json, .xml or .html."
+        if report.suffix not in {".json", ".html"}:
+            msg = f"--report: unknown type of {report.name!r}. Use .json or .html."
             raise click.UsageError(msg)
         if not report.parent.is_dir():
             msg = f"--report: {str(report)!r} can't be written: the folder {str(report.parent)!r} does not exist"
@@ -236,11 +234,11 @@ def _check_reports(reports: tuple[Path, ...]) -> None:
 
 
 def _report(result: SuiteResult, before: SuiteResult | None, suffix: str) -> str:
-    from retrieval_core.evaluate.suite.reports import to_html, to_json, to_junit  # noqa: PLC0415 - help needs no report
+    from retrieval_core.evaluate.suite.reports import to_html, to_json  # noqa: PLC0415 - help needs no report
 
     if suffix == ".html":
         return to_html(result, before)
-    return to_json(result) if suffix == ".json" else to_junit(result)
+    return to_json(result)
 
 
 def _exit_code(result: SuiteResult) -> int:

@@ -1,4 +1,4 @@
-"""Reports of a suite as JSON, as JUnit's XML and as a page of HTML."""
+"""Reports of a suite as JSON and as a page of HTML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
-from xml.etree import ElementTree as ET
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from retrieval_core.evaluate.suite.results import CaseResult
 
 FORMAT = 1
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML cannot hold, not even escaped."""
 LONGEST_DETAILS = 400_000
 """Bytes for all that is known of the cases that went wrong; behind that, cases are shown with a line."""
 _LONGEST = 160
@@ -92,49 +89,6 @@ def _finite(text: str) -> float:
         msg = f"{text} is no finite number"
         raise ValueError(msg)
     return number
-
-
-def to_junit(result: SuiteResult) -> str:
-    """Return a report as JUnit's XML: a test case for each case, and the criteria as properties of the suite."""
-    counts = {
-        "tests": str(len(result.results)),
-        "failures": str(result.count(CaseStatus.FAILED)),
-        "errors": str(result.count(CaseStatus.ERROR)),
-    }
-    seconds = f"{result.execution_time_ms / 1000:.3f}"
-    root = ET.Element("testsuites", {"name": _text(result.suite), "time": seconds, **counts})
-    own = {"name": _text(result.suite), **counts, "skipped": str(result.skipped), "time": seconds}
-    suite = ET.SubElement(root, "testsuite", own | ({"timestamp": result.timestamp} if result.timestamp else {}))
-    properties = ET.SubElement(suite, "properties")
-    subject = result.subject
-    made_on = {"index": subject.location, "corpus": subject.corpus, "embedder": subject.embedder, **subject.versions}
-    if subject.configuration:
-        made_on["configuration"] = json.dumps(subject.configuration, ensure_ascii=False, sort_keys=True)
-    for name, value in made_on.items():
-        if value is not None:
-            ET.SubElement(properties, "property", {"name": _text(name), "value": _text(value)})
-    for criterion in result.criteria:
-        ET.SubElement(properties, "property", {"name": criterion.code, "value": criterion.verdict})
-    for case in result.results:
-        _append(suite, result.suite, case)
-    ET.indent(root)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
-
-
-def _append(suite: ET.Element, classname: str, case: CaseResult) -> None:
-    seconds = f"{(case.retrieval_time_ms or 0.0) / 1000:.3f}"
-    test = ET.SubElement(suite, "testcase", {"classname": _text(classname), "name": _text(case.name), "time": seconds})
-    if case.skipped is not None:
-        ET.SubElement(test, "skipped", {"message": _text(case.skipped)})
-    if case.status in {CaseStatus.FAILED, CaseStatus.ERROR}:
-        kind = "failure" if case.status is CaseStatus.FAILED else "error"
-        first = case.problems[0]
-        told = ET.SubElement(test, kind, {"type": _text(first.error), "message": _text(first.message)})
-        told.text = _text("\n".join([f"asked: {case.query}", *case.failure_lines()]))
-
-
-def _text(text: str) -> str:
-    return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def to_html(result: SuiteResult, before: SuiteResult | None = None) -> str:
