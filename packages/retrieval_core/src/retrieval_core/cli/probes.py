@@ -281,7 +281,6 @@ def _llm(config: RetrievalConfig, seconds: float) -> str:
 def _evaluation(config: RetrievalConfig, seconds: float) -> str:
     from retrieval_core.adapters.evaluators.local import LocalEvaluator  # noqa: PLC0415 - loads numpy
 
-    kind = config.evaluation.kind
     try:
         llm, embedder = build_llm(config.llm), build_embedder(config.embedder)
     except RetrievalError as error:
@@ -293,15 +292,8 @@ def _evaluation(config: RetrievalConfig, seconds: float) -> str:
             msg = "no scores without an embedder. Set embedder.kind."
             raise AbsentError(msg)
         return f"estimates with {embedder.id}; RAGAS scores need the extra 'ragas' and a language model"
-    if evaluator is None or kind not in {"auto", "ragas"}:
-        return f"created by {kind}, not called"
-    # Importing RAGAS is what goes wrong; a model that stands in for the real one ends it there, before any request.
-    sentinel: Any = _Sentinel()
-    loaded = build_evaluator(config.evaluation, sentinel, sentinel)
-    if loaded is not None:
-        with suppress(_ReachedError):
-            ask(seconds, lambda: loaded.evaluate("Does it work?", (), "It works."))
-    return f"RAGAS works: {evaluator.id}"
+    probe: Callable[[], Awaitable[str]] | None = getattr(evaluator, "probe", None)
+    return f"created by {config.evaluation.kind}, not called" if probe is None else ask(seconds, probe)
 
 
 def _transformer(name: str, config: RetrievalConfig, seconds: float) -> str:
@@ -335,23 +327,6 @@ def _condenser(config: RetrievalConfig, _seconds: float) -> str:
 
 def _verifier(config: RetrievalConfig, seconds: float) -> str:
     return _tried(VERIFIER, config.answer.verifier, None, config, seconds)
-
-
-class _ReachedError(Exception):
-    """A model was asked."""
-
-
-class _Sentinel:
-    """Stands in for a model, and says that it was asked."""
-
-    id = "doctor"
-    dimension = 1
-
-    async def complete(self, _request: object) -> None:
-        raise _ReachedError
-
-    async def embed_texts(self, _texts: object) -> None:
-        raise _ReachedError
 
 
 def _cache(config: RetrievalConfig, seconds: float) -> str:

@@ -79,6 +79,15 @@ class RagasEvaluator:
         """Names RAGAS' version, the model, the embedder and the number of questions."""
         return f"ragas-{self._version} {self._llm.id} {self._embedder.id} {self._questions}"
 
+    async def probe(self) -> str:
+        """Import RAGAS, which is what goes wrong; the model is not asked.
+
+        Raises:
+            ConfigurationError: RAGAS is installed and cannot be imported.
+        """
+        await asyncio.to_thread(self._ragas.get)
+        return f"RAGAS works: {self.id}"
+
     async def evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
         """Compute both scores; neither exists without a response, the first not without passages.
 
