@@ -91,18 +91,30 @@ def load_over(
         raise ConfigurationError(msg)
     problems: list[str] = []
     renamed: list[str] = []
+    config: RetrievalConfig | None = None
+    sources: list[Layer] = []
     try:
-        config, sources = _loaded(layers or (), file, overrides, environment, problems, renamed=renamed)
+        given = _given_layers(file, overrides, environment, problems)
+        tree, sources = _merged((*(layers or ()), *given), problems, renamed)
+        _add_vendor_variables(tree, environment)
+        config = RetrievalConfig.model_validate(tree)
+    except ValidationError as error:
+        problems += problems_of(error, meant=_meant)
     except RecursionError:
-        config, sources = None, []
         problems.append(TOO_DEEP)
     for warning in renamed:
         python_warnings.warn(_shortened(without_secrets(warning)), SettingRenamedWarning, stacklevel=3)
     if config is not None and not problems:
         if layers is None:
             return config
-        provenance = _provenance(sources, file, overrides, environment, warnings)
-        return config.with_provenance(provenance)
+        source_of = {key: source.name for source in sources for key in keys_of(source.tree)}
+        by_source = {
+            source.name: tuple(key for key, name in source_of.items() if name == source.name) for source in sources
+        }
+        of_run = {ARGUMENTS, ARGUMENTS if file is None else str(file)}
+        of_person = frozenset(key for source in sources if source.name in of_run for key in keys_of(source.tree))
+        sources_of = Provenance(by_source, of_person, file, dict(overrides), dict(environment), warnings)
+        return config.with_provenance(sources_of)
     # A key may be in the wrong place, or a setting's name.
     problems = [_shortened(without_secrets(problem)) for problem in problems]
     origins = [layer.name for layer in layers or () if layer.tree] + ([str(file)] if file is not None else [])
@@ -119,78 +131,38 @@ def explicit_tree(
     file: str | Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the settings that were given, not yet checked."""
-    return _merged((), file, overrides, environment, [], renamed=[])[0]
+    return merge_layers(_given_layers(file, overrides, environment, []))
 
 
 def merge_layers(layers: Sequence[Layer]) -> dict[str, Any]:
     """Return sources of settings as one tree, not yet checked."""
-    return _merged(layers, None, {}, {}, [], renamed=[])[0]
+    return _merged(layers, [], [])[0]
 
 
-def _merged(
-    layers: Sequence[Layer],
-    file: str | Path | None,
-    overrides: Mapping[str, Any],
-    environment: Mapping[str, str],
-    problems: list[str],
-    *,
-    renamed: list[str],
-) -> tuple[dict[str, Any], list[Layer]]:
+def _given_layers(
+    file: str | Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str], problems: list[str]
+) -> list[Layer]:
+    """Return what was given for this run, weakest first; problems are added to ``problems``."""
+    given = {key: value for key, value in overrides.items() if isinstance(key, str)}  # pyright: ignore[reportUnnecessaryIsInstance]
+    problems += [f"{key!r:.80}: is not the name of a setting, which is text" for key in overrides if key not in given]
+    layers = [] if file is None else [Layer(str(file), read_toml(file))]
+    layers.append(Layer(ENVIRONMENT, from_environment(environment, problems)))
+    return [*layers, Layer(ARGUMENTS, nested_tree(given))]
+
+
+def _merged(layers: Sequence[Layer], problems: list[str], renamed: list[str]) -> tuple[dict[str, Any], list[Layer]]:
     """Return all sources as one tree, and each source by today's names.
 
     Problems are added to ``problems``, and a sentence for each old name to ``renamed``.
     """
-    given = {key: value for key, value in overrides.items() if isinstance(key, str)}  # pyright: ignore[reportUnnecessaryIsInstance]
-    problems += [f"{key!r:.80}: is not the name of a setting, which is text" for key in overrides if key not in given]
     sources: list[Layer] = []
     merged: dict[str, Any] = {}
-    for name, tree in (
-        *layers,
-        *(() if file is None else ((str(file), read_toml(file)),)),
-        (ENVIRONMENT, from_environment(environment, problems)),
-        (ARGUMENTS, nested_tree(given)),
-    ):
+    for name, tree in layers:
         source = rename_moved(tree, name, problems, renamed, weaker=merged)
         sources.append(Layer(name, source))
         lay_over(merged, source)
     replace_switches(merged, problems)
     return merged, sources
-
-
-def _loaded(
-    layers: Sequence[Layer],
-    file: str | Path | None,
-    overrides: Mapping[str, Any],
-    environment: Mapping[str, str],
-    problems: list[str],
-    *,
-    renamed: list[str],
-) -> tuple[RetrievalConfig | None, list[Layer]]:
-    """Return the settings, or ``None`` if they are wrong, and their sources; problems are added to ``problems``."""
-    tree, sources = _merged(layers, file, overrides, environment, problems, renamed=renamed)
-    _add_vendor_variables(tree, environment)
-    try:
-        config = RetrievalConfig.model_validate(tree)
-    except ValidationError as error:
-        problems += problems_of(error, meant=_meant)
-        return None, sources
-    return config, sources
-
-
-def _provenance(
-    sources: Sequence[Layer],
-    file: str | Path | None,
-    overrides: Mapping[str, Any],
-    environment: Mapping[str, str],
-    warnings: tuple[str, ...],
-) -> Provenance:
-    source_of = {key: source.name for source in sources for key in keys_of(source.tree)}
-    by_source = {
-        source.name: tuple(key for key, name in source_of.items() if name == source.name) for source in sources
-    }
-    of_run = {ARGUMENTS} if file is None else {ARGUMENTS, str(file)}
-    given = frozenset(key for source in sources if source.name in of_run for key in keys_of(source.tree))
-    return Provenance(by_source, given, file, dict(overrides), dict(environment), warnings)
 
 
 def _add_vendor_variables(tree: dict[str, Any], environment: Mapping[str, str]) -> None:
