@@ -20,29 +20,29 @@ from retrieval_core.text.analysis import Analyzer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.ports import CataloguedStore
+    from retrieval_core.ports import Store
 
 
 class TestMemoryStore(CataloguedStoreConformance):
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
 
 class TestSqliteStore(CataloguedStoreConformance):
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         return SqliteStore(folder / "new folder" / "index?.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
 
 @pytest.mark.slow
 class TestQuantizedSqliteStore(DenseSearchTests, LateVectorTests):
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, quantized=True)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
 class TestLanceDBStore(CataloguedStoreConformance):
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         return LanceDBStore(folder / "new folder" / "it's.lance", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
 
@@ -51,17 +51,17 @@ class TestLanceDBStore(CataloguedStoreConformance):
 class TestLocalQdrantStore(CataloguedStoreConformance):
     """In the client's local mode; ``adapters/qdrant`` has the kit over the protocol, and on a server."""
 
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         return QdrantStore(path=":memory:", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
 
 class TestSqliteStoreWithNgrams(LexicalSearchTests, HostileInputTests):
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         analyzer = Analyzer(stop_words=["the"], word_ngrams=2)
         return SqliteStore(folder / "index.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION, analyzer=analyzer)
 
 
 class TestMemoryStoreWithNgrams(HostileInputTests):
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         analyzer = Analyzer("none", stop_words=[], word_ngrams=3)
         return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION, analyzer=analyzer)

@@ -48,9 +48,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "._client": "LlamaIndex's own client, which nothing else closes",
         "._clients": "clients of LlamaIndex's model, which nothing else closes",
     },
-    "llamaindex/test_adapter_store_kit.py": {
-        "retrieval_core.adapters.stores.checks.check_change": "a store of the tests refuses what ours refuse",
-    },
     "llamaindex/test_as_tested_there.py": dict.fromkeys(
         ("._aretrieve", "._object_map", "._retrieve", "._verbose"), "a name of LlamaIndex's"
     ),

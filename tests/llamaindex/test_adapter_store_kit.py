@@ -14,8 +14,8 @@ from llama_index.core.vector_stores import SimpleVectorStore
 
 from llama_index.retrievers.retrieval_core import node_from_chunk
 from llama_index.retrievers.retrieval_core.adapters import LlamaIndexStore
-from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.errors import DimensionMismatchError, StoreError
+from retrieval_core.ports import check_change
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.fetching import FetchTests
 from retrieval_core.testing.store_kit.fields import FieldTests

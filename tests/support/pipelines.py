@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import Change, Fetched
+from retrieval_core.ports import Change, Fetched, Store
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
@@ -17,7 +17,7 @@ from retrieval_core.types import Chunk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from retrieval_core.ports import Candidate, Embedder, FetchRequest, SearchRequest, Store, StoreInfo, TokenCounter
+    from retrieval_core.ports import Candidate, Embedder, FetchRequest, SearchRequest, StoreInfo, TokenCounter
     from retrieval_core.run.clock import Clock
 
 TEXTS = (
@@ -32,7 +32,7 @@ PHONES = tuple(
 )
 
 
-class TroubledStore:
+class TroubledStore(Store):
     """A memory store that counts its calls and fails on request.
 
     Attributes:
@@ -51,23 +51,23 @@ class TroubledStore:
         self.brings_chunks = brings_chunks
         self.closed = 0
 
-    async def describe(self) -> StoreInfo:
+    async def _describe(self) -> StoreInfo:
         return await self._inner.describe()
 
-    async def upsert(self, change: Change) -> None:
+    async def _upsert(self, change: Change) -> None:
         await self._inner.upsert(change)
 
-    async def delete(self, document_ids: Sequence[str]) -> int:
+    async def _delete(self, document_ids: Sequence[str]) -> int:
         return await self._inner.delete(document_ids)
 
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+    async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         await self._serve("dense" if request.vector is not None else "lexical")
         found = await self._inner.search(request)
         if self.brings_chunks:
             return found
         return tuple(type(candidate)(candidate.chunk_id, candidate.score) for candidate in found)
 
-    async def fetch(self, request: FetchRequest) -> Fetched:
+    async def _fetch(self, request: FetchRequest) -> Fetched:
         await self._serve("fetch")
         return await self._inner.fetch(request)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from retrieval_core.adapters.stores.checks import Identity
+from retrieval_core.adapters.stores.base import Identity
 from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ports import Change, Manifest, SearchesBoth, SearchRequest
+from retrieval_core.ports import Change, Manifest, SearchRequest
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, ids, put, unit, units
 from retrieval_core.types.filters import Eq
@@ -28,7 +28,7 @@ def test_both_sides_are_fused_by_lancedb(tmp_path: Path) -> None:
     """What both sides find comes first, with the sum of the reciprocals, and the filter holds for both."""
 
     async def test(store: LanceDBStore) -> None:
-        assert isinstance(store, SearchesBoth)
+        assert "search_both" in store.capabilities
         await put(
             store,
             chunk("both", "zebra", metadata={"t": 1}),

@@ -65,7 +65,9 @@ def test_fields_are_mapped() -> None:
         info = await store.describe()
         assert (info.chunks, info.documents, info.manifest) == (4, 0, None)
         assert store.id.endswith(", dense")
-        fields, looked_at = await store.sample_fields()
+        sampled = await store.sample_fields()
+        assert sampled is not None
+        fields, looked_at = sampled
         assert looked_at == 4
         assert {"review_text", "rating", "title", "document_id", "chunk_index"} <= fields
         assert "nothing" not in fields

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from retrieval_core.ports import CataloguedStore
+    from retrieval_core.ports import Store
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ class _Conformance(CataloguedStoreConformance):
     options: ClassVar[dict[str, Any]] = {}
     negations_match_absent = False
 
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         return store_of(self.server, **self.options)
 
     @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_an_empty_store_finds_nothing(self, tmp_path: Path) -> None:
         """The kit's test for the sides that the store has."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             requests = [SearchRequest(5, vector=unit(0))]
             requests += [SearchRequest(5, text="word")] if self.options.get("sparse") else []
             assert await store.delete(["d"]) == 0
@@ -75,7 +75,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_documents_and_sections_come_back_equal(self, tmp_path: Path) -> None:
         """Documents and sections are not kept: none come back, and none are made up."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             await put(store, chunk("d#0"), documents=(document("d"),))
             found = await store.fetch(FetchRequest(document_ids=("d",), section_ids=("s",)))
             assert not found.documents
@@ -86,7 +86,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_a_document_is_replaced_as_a_whole(self, tmp_path: Path) -> None:
         """The kit's test for the chunks."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             await put(
                 store, chunk("d#0", "first"), chunk("d#1"), chunk("e#0", "other", "e"), documents=(document("d"),)
             )
@@ -100,7 +100,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_removing_takes_everything_of_a_document(self, tmp_path: Path) -> None:
         """The kit's test for the chunks and the catalog."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             both = chunk("d#0"), chunk("d#1"), chunk("e#0", document="e")
             await put(store, *both, documents=(document("d"), document("e")))
             assert await store.delete(["d", "unknown"]) == 2
@@ -116,7 +116,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_a_change_that_fails_changes_nothing(self, tmp_path: Path) -> None:
         """The kit's test for the chunks: what is wrong is told before anything is written."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             await put(store, chunk("d#0", "before"), documents=(document("d"),))
             before, good = await store.describe(), chunk("d#0", "after")
             faults: list[tuple[type[Exception], Change]] = [
@@ -140,7 +140,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_the_filter_guards_everything(self, tmp_path: Path) -> None:
         """The kit's test for the chunks."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             await put(
                 store,
                 chunk("d0", document="d", chunk_index=0, metadata={"tenant": "one"}),
@@ -156,7 +156,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_hostile_texts_are_stored_and_found(self, tmp_path: Path) -> None:
         """The kit's test for the chunks."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             chunks = [
                 chunk(f"{number}{text}", f"word {text}", text, title=text or None, metadata={"value": text, text: 1})
                 for number, text in enumerate(HOSTILE_TEXTS)
@@ -176,7 +176,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_large_values(self, tmp_path: Path) -> None:
         """What is too large is refused by name; what just fits is kept."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             for large in (chunk("big", "x" * 1_000_000), chunk("big", metadata={"list": list(range(10_000))})):
                 with pytest.raises(InvalidParameterError, match=r"chunk 'big' comes to \d+ bytes"):
                     await put(store, chunk("small"), large)
@@ -191,7 +191,7 @@ class _Conformance(CataloguedStoreConformance):
     def test_readers_see_each_document_whole(self, tmp_path: Path) -> None:
         """Pinecone has no transactions; a document is never without chunks while it is replaced, though."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             await put(store, chunk("v0"), documents=(document("d"),))
             done = asyncio.Event()
 

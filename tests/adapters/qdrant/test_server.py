@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from retrieval_core.ports import CataloguedStore
+    from retrieval_core.ports import Store
 
 URL = os.environ.get("QDRANT_URL", "")
 KEY = os.environ.get("QDRANT_API_KEY", "")
@@ -36,7 +36,7 @@ pytestmark = [
 class TestQdrantServer(CataloguedStoreConformance):
     """Each folder of the kit is a collection."""
 
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         return self._store(folder)
 
     def _store(self, folder: Path, **options: Any) -> QdrantStore:
@@ -65,7 +65,7 @@ class TestQdrantServer(CataloguedStoreConformance):
     def test_readers_see_each_document_whole(self, tmp_path: Path) -> None:
         """A server has no transactions; a document is never without chunks while it is replaced, though."""
 
-        async def test(store: CataloguedStore) -> None:
+        async def test(store: Store) -> None:
             await put(store, chunk("v0"), documents=(document("d"),))
             done = asyncio.Event()
 

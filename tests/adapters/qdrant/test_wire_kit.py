@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from retrieval_core.ports import CataloguedStore
+    from retrieval_core.ports import Store
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection"), pytest.mark.slow]
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore:Api key is used with an insecur
 class TestQdrantOverTheWire(CataloguedStoreConformance):
     """Each folder of the kit is a collection of one server."""
 
-    async def open_store(self, folder: Path) -> CataloguedStore:
+    async def open_store(self, folder: Path) -> Store:
         return store_of(self.server, collection=folder.name)
 
     @pytest.fixture(autouse=True)

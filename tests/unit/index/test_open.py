@@ -19,7 +19,7 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 
 if TYPE_CHECKING:
-    from retrieval_core.ports import CataloguedStore
+    from retrieval_core.ports import Store
 
 FAKE = "retrieval_core.testing.fakes:FakeEmbedder"
 NOTHING = (
@@ -89,7 +89,7 @@ def test_instances_win_over_the_configuration() -> None:
 
     embedder = FalseEmbedder()
     store = EmptyStore(embedder_id=embedder.id, dimension=embedder.dimension)
-    with open_index(store=cast("CataloguedStore", store), embedder=embedder) as index:
+    with open_index(store=cast("Store", store), embedder=embedder) as index:
         assert index.store is store
         assert index.embedder is embedder
     with open_index(config=MEMORY, embedder=embedder) as index:

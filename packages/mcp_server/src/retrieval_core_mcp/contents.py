@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from retrieval_core.errors import NotYetEmbeddedError, StoreError
 from retrieval_core.ports import (
-    AddsVectors,
-    Catalog,
     ChunkRange,
-    CountsChunks,
     FetchRequest,
-    FieldCatalogue,
-    ListsDocuments,
     SearchRequest,
 )
 from retrieval_core.types.filters import chunk_fields
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from retrieval_core.index.index import Index
-    from retrieval_core.ports import FieldInfo, StoreInfo
+    from retrieval_core.ports import FieldInfo, Store, StoreInfo
     from retrieval_core.types import Chunk, SearchMode
     from retrieval_core.types.filters import Filter
 
@@ -122,7 +117,7 @@ async def contents_of(index: Index, condition: Filter | None) -> Contents:
     seen = _seen(chunks)
     store = index.store
     known: Mapping[str, FieldInfo] = {}
-    if condition is None and isinstance(store, FieldCatalogue):
+    if condition is None and "fields" in store.capabilities:
         known = await store.fields(MOST_FIELDS)
     names = [name for name in dict.fromkeys((*known, *seen)) if name not in _NOT_TOLD][:MOST_FIELDS]
     moments = sorted(chunk.timestamp for chunk in chunks if chunk.timestamp is not None)
@@ -156,18 +151,18 @@ async def documents_of(index: Index, condition: Filter | None) -> list[str]:
         RetrievalError: The index cannot be read.
     """
     store = index.store
-    if condition is None and isinstance(store, ListsDocuments):
+    if condition is None and "document_ids" in store.capabilities:
         with suppress(StoreError):  # another program filled it
             return sorted(await store.document_ids())
     info = await index.adescribe()
-    names = set(await _of_files(store)) if condition is None and isinstance(store, Catalog) else set[str]()
+    names = set(await _of_files(store)) if condition is None and "sources" in store.capabilities else set[str]()
     if condition is not None or len(names) < info.documents:
         async for chunks in _passages(index, info, condition, MOST_LISTED):
             names.update(chunk.document_id for chunk in chunks)
     return sorted(names)
 
 
-async def _of_files(store: Catalog) -> list[str]:
+async def _of_files(store: Store) -> list[str]:
     """Return the ids of the documents that came from files, by these in order."""
     names: list[str] = []
     for source, state in sorted((await store.sources()).items()):
@@ -181,7 +176,7 @@ async def _counted(index: Index, info: StoreInfo, condition: Filter | None) -> C
     if condition is None:
         return Contents(info.documents, info.chunks, by_meaning)
     store = index.store
-    passages = await store.count_chunks(condition) if isinstance(store, CountsChunks) else None
+    passages = await store.count_chunks(condition) if "count_chunks" in store.capabilities else None
     return Contents(None, passages, by_meaning)
 
 
@@ -210,7 +205,7 @@ async def _passages(
             found = await store.search(SearchRequest(limit=most, vector=direction, filter=condition))
         except NotYetEmbeddedError as error:
             found = error.found
-            if isinstance(store, AddsVectors):
+            if "unembedded" in store.capabilities:
                 waiting = tuple(await store.unembedded())[: max(0, most - len(found))]
         for part in _parts(found):
             ids = tuple(candidate.chunk_id for candidate in part if candidate.chunk is None)
@@ -221,7 +216,7 @@ async def _passages(
             ]
         for names in _parts(waiting):
             yield tuple((await store.fetch(FetchRequest(chunk_ids=tuple(names), filter=condition))).chunks.values())
-    elif isinstance(store, Catalog):
+    elif "sources" in store.capabilities:
         seen = 0
         for part in _parts(await _of_files(store)):
             ranges = tuple(ChunkRange(name, 0, 0) for name in part)

@@ -364,11 +364,9 @@ class Library:
 
     async def version(self) -> str | None:
         """Name the state of the index; ``None`` where its store cannot tell, or it cannot be read."""
-        from retrieval_core.ports import Versioned  # noqa: PLC0415 - the handshake does not wait for it
-
         with suppress(RetrievalError):
             store = (await self._opened()).index.store
-            return await store.version() if isinstance(store, Versioned) else None
+            return await store.version() if "version" in store.capabilities else None
         return None
 
     def listening(self, listener: Callable[[str], None]) -> AbstractContextManager[None]:

@@ -280,6 +280,10 @@ class StoreError(RetrievalError):
     """An index cannot be used in this way."""
 
 
+class UnsupportedError(StoreError):
+    """A store lacks an optional method, see :attr:`retrieval_core.ports.Store.capabilities`."""
+
+
 class IndexNotFoundError(StoreError):
     """There is no index at the given place."""
 

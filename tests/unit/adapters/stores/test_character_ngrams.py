@@ -13,7 +13,7 @@ import pytest
 
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import IndexFormatError
-from retrieval_core.ports import CataloguedStore, Change, FetchRequest, SearchRequest
+from retrieval_core.ports import Change, FetchRequest, SearchRequest, Store
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID, by_text, by_vector, chunk, put, unit, units
 from retrieval_core.text.analysis import Analyzer
 
@@ -48,12 +48,12 @@ def opened(path: Path, analyzer: Analyzer | None = None) -> SqliteStore:
     return SqliteStore(path, embedder_id=EMBEDDER_ID, dimension=DIMENSION, analyzer=analyzer)
 
 
-async def fill(store: CataloguedStore) -> None:
+async def fill(store: Store) -> None:
     for place, (name, text) in enumerate(PASSAGES.items()):
         await put(store, chunk(name, text, document=name), vectors=units(1, place))
 
 
-async def scores(store: CataloguedStore, query: str) -> list[tuple[str, float]]:
+async def scores(store: Store, query: str) -> list[tuple[str, float]]:
     return [(found.chunk_id, round(found.score, 9)) for found in await store.search(SearchRequest(9, text=query))]
 
 

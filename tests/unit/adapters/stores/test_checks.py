@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.errors import UnsupportedFilterError
 from retrieval_core.ports import SearchRequest
+from retrieval_core.ports.stores import check_search
 from retrieval_core.types.filters import And, Eq
 
 

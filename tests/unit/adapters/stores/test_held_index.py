@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore, arrays, changes, connections, read
 from retrieval_core.errors import IncompleteSearchError, RetrievalError
-from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, held_index
+from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, as_store
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit.base import chunk, document
 from retrieval_core.types import Section, Span
@@ -288,8 +288,8 @@ def test_a_store_that_searches_in_its_own_way_is_asked_itself(tmp_path: Path) ->
         for store in (plain, replaced, other, quantized):
             await filled(store, "a")
         replaced.search = plain.search  # type: ignore[method-assign]
-        assert held_index(plain) is not None
-        assert held_index(replaced) is held_index(other) is held_index(Wrapper(plain)) is None
+        assert plain.held() is not None
+        assert replaced.held() is other.held() is as_store(Wrapper(plain)).held() is None
         assert await held_by(quantized) is None
         await quantized.aclose()
 

@@ -14,7 +14,7 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ServiceConnectionError, StoreError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.stages.unmatched import MOST_PATHS, find_unknown_fields
-from retrieval_core.ports import Change, FieldInfo
+from retrieval_core.ports import Change, FieldInfo, as_store
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing import filter_strategies
@@ -71,7 +71,7 @@ def pool() -> Iterator[ThreadPool]:
 def told(pool: ThreadPool, condition: Any, store: Any = None, seen: Iterable[Mapping[str, JSON]] = ()) -> str | None:
     parsed = parse_filter(cast("Any", condition)) if isinstance(condition, dict) else condition
     run = Run(pool, seconds=10)
-    return asyncio.run(find_unknown_fields(run, cast("Any", store or Catalogue()), parsed, seen))
+    return asyncio.run(find_unknown_fields(run, as_store(store or Catalogue()), parsed, seen))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from unicodedata import normalize
 from retrieval_core.errors import EmbeddingError
 from retrieval_core.index.settings import base_folder
 from retrieval_core.ingest.readers import supported_suffixes
-from retrieval_core.ports import Catalog
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.admission import Shares, ending
 from retrieval_core_mcp.http.bodies import check_kind, read_parts
@@ -155,7 +154,7 @@ async def _undo(index: Index, place: Path, source: str) -> None:
     """Bring an index back to what is kept, after a file of which a part was indexed."""
     if await asyncio.to_thread(place.exists):
         await index.aingest(place, isolated=True)
-    elif isinstance(index.store, Catalog):
+    elif "documents_of" in index.store.capabilities:
         for document_id in await index.store.documents_of(source):
             await index.adelete(document_id)
 

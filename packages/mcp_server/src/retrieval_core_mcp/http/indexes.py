@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from retrieval_core.errors import NotYetEmbeddedError, RetrievalError
-from retrieval_core.ports import CountsChunks, FetchRequest, SearchRequest
+from retrieval_core.ports import FetchRequest, SearchRequest
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.tools.names import URL_FIELDS
 
@@ -117,7 +117,7 @@ class ServedIndex:
             RequestError: The store cannot tell.
         """
         store = self.index.store
-        if not isinstance(store, CountsChunks):
+        if "count_chunks" not in store.capabilities:
             msg = f"the store of the index {self.name} cannot count the passages of a tenant"
             raise RequestError(501, msg)
         return await store.count_chunks(condition)

@@ -29,6 +29,7 @@ from retrieval_core.config.base import AdapterSettings, problems_of, refusal, wi
 from retrieval_core.config.kinds import CUSTOM, NONE, Port
 from retrieval_core.config.loading import check_complete
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, RetrievalError
+from retrieval_core.ports import as_store
 from retrieval_core.ports.checks import ABILITIES, missing_abilities
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def build_store(
     embedder: ports.Embedder | None,
     *,
     analyzer: Analyzer | None = None,
-) -> ports.CataloguedStore:
+) -> ports.Store:
     """Return the configured store, not yet opened.
 
     Args:
@@ -236,7 +237,7 @@ def build_store(
         # A function need not know of what is as everywhere.
         if analyzer is None or analyzer.id == Analyzer().id:
             del given["analyzer"]
-    return make(kinds.STORE, config.kind, config, parts, **given)
+    return as_store(make(kinds.STORE, config.kind, config, parts, **given))
 
 
 def build_analyzer(config: AnalysisConfig) -> Analyzer:

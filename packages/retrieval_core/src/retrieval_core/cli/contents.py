@@ -36,13 +36,12 @@ def info_command(*, given: Given) -> None:
     from retrieval_core.cli.render import print_facts  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
     from retrieval_core.index.settings import sources_of  # noqa: PLC0415
-    from retrieval_core.ports import FieldCatalogue  # noqa: PLC0415
 
     config = given.config()
     with open_index(config=config) as index:
         info = index.describe()
         store = index.store
-        fields = index.sync.run(store.fields(MOST_FIELDS)) if isinstance(store, FieldCatalogue) else None
+        fields = index.sync.run(store.fields(MOST_FIELDS)) if "fields" in store.capabilities else None
     manifest = info.manifest
     facts = {
         "location": info.location,

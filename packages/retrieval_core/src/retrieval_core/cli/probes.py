@@ -17,7 +17,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr
@@ -379,7 +379,7 @@ async def _look(store: Store, config: RetrievalConfig, embedder: Embedder | None
 
 async def _advice(store: Store, config: RetrievalConfig) -> str:
     """Return which setting reads the records of another program better, or nothing."""
-    if not isinstance(store, SamplesRecords):
+    if "sample_records" not in store.capabilities:
         return ""
     kind = config.store.kind
     lines = propose_fields(await store.sample_records(), kind, getattr(config.store, kind).fields)
@@ -470,15 +470,6 @@ def _passwords_in(url: str) -> set[str]:
     except ValueError:
         return set()
     return {password, unquote(password), *(value for _, value in parse_qsl(parts.query))}
-
-
-@runtime_checkable
-class SamplesRecords(Protocol):
-    """A store that can show records of another program as they are."""
-
-    async def sample_records(self) -> Sequence[Mapping[str, Any]]:
-        """Return some records; none of an index of this library."""
-        ...
 
 
 def propose_fields(

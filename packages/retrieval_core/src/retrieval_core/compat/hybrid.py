@@ -45,7 +45,7 @@ from retrieval_core.index.serialization import event_to_json, hit_to_json, resul
 from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.plugging import close_with
-from retrieval_core.ports import Candidate, QueryContext, RerankScores, Versioned
+from retrieval_core.ports import Candidate, QueryContext, RerankScores
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.observe import monitor_memory_usage
 from retrieval_core.run.sync import SyncBridge, in_step
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
     from retrieval_core.pipeline.stages.fuse import FusionMethod
-    from retrieval_core.ports import LLM, CataloguedStore, Embedder, Reranker, Retriever, Store, Verifier
+    from retrieval_core.ports import LLM, Embedder, Reranker, Retriever, Store, Verifier
     from retrieval_core.ports import QueryTransformer as TransformerPort
     from retrieval_core.run.observe import MemoryUsage
     from retrieval_core.types import AnswerEvent, Hit, Matrix, RetrievalResult
@@ -200,7 +200,7 @@ class StoreRetriever(BaseRetriever, Closing):
 
         Without an id, results of a pipeline that this is plugged into are not cached.
         """
-        if not isinstance(self._pipeline.store, Versioned):
+        if "version" not in self._pipeline.store.capabilities:
             return ""
         embedder = self._pipeline.embedder
         settings = self._pipeline.config.model_dump_json(include={"search"})
@@ -213,7 +213,7 @@ class StoreRetriever(BaseRetriever, Closing):
             StoreError: The index cannot be read.
         """
         store = self._pipeline.store
-        return await store.version() if isinstance(store, Versioned) else None
+        return await store.version() if "version" in store.capabilities else None
 
     async def search(self, query: str, k: int = 10, filters: Filters = None) -> tuple[Candidate, ...]:
         """Find passages: at most ``k``, best first, each with its chunk; none in an index that was not yet written.
@@ -429,7 +429,7 @@ class RetrievalPipeline(Closing):
         ollama_client: Any | None = None,
         ollama_config: Mapping[str, Any] | None = None,
         *,
-        store: CataloguedStore | None = None,
+        store: Store | None = None,
         embedder: Any | None = None,
         retrievers: Mapping[str, Retriever | BaseRetriever] | None = None,
         transformers: Mapping[str, TransformerPort] | None = None,
@@ -463,7 +463,7 @@ class RetrievalPipeline(Closing):
         self._others: WeakSet[Index | FederatedIndex] = WeakSet()
         self._former: list[Index] = []
         self.index = self._open(self.config)
-        self._embedder, self._store = self.index.embedder, cast("CataloguedStore", self.index.store)
+        self._embedder, self._store = self.index.embedder, self.index.store
 
     @property
     def text_embedder(self) -> Any:

@@ -43,7 +43,7 @@ from retrieval_core.pipeline.lifecycle import Calls
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
 from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
-from retrieval_core.ports import DescribesCollection, FetchRequest, SearchRequest
+from retrieval_core.ports import FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, value_of
 from retrieval_core.types import Degradation, Hit, Query, Scores
 from retrieval_core.types.documents import as_vectors
@@ -569,7 +569,7 @@ class _Collection:
 
     async def info(self, run: Run) -> CollectionInfo:
         store = self.index.store
-        if isinstance(store, DescribesCollection):
+        if "describe_collection" in store.capabilities:
             state = _value(await run.on("store").call("describe", store.describe_collection))
             if state is not None:
                 distance = cast("Any", state.distance)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ports import Candidate, Versioned
+from retrieval_core.ports import Candidate, Store, as_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.ports import Change, Fetched, FetchRequest, SearchRequest, Store, StoreInfo
+    from retrieval_core.ports import Change, Fetched, FetchRequest, SearchRequest, StoreInfo
 
 VectorRule: TypeAlias = Literal["mean", "max"]
 MOST_WEIGHT = 1000.0
@@ -40,7 +40,7 @@ def checked_fusion(given: Mapping[str, Any], stores: Mapping[str, Store]) -> dic
     return {"weights": weights, "rule": rule}
 
 
-class SeveralVectors:
+class SeveralVectors(Store):
     """A store whose vector search asks other stores too, and combines the cosines; the rest is the first store's.
 
     Args:
@@ -53,11 +53,11 @@ class SeveralVectors:
     def __init__(
         self, store: Store, stores: Mapping[str, Store], *, weights: Mapping[str, float], rule: VectorRule
     ) -> None:
-        self._store = store
-        self._stores = dict(stores)
+        self._store = as_store(store)
+        self._stores = {name: as_store(one) for name, one in stores.items()}
         self._weights = dict(weights)
         self._rule: VectorRule = rule
-        self._searched = (store, *(self._stores[name] for name in self._weights))
+        self._searched = (self._store, *(self._stores[name] for name in self._weights))
 
     @property
     def id(self) -> str:
@@ -67,28 +67,25 @@ class SeveralVectors:
     @property
     def has_versions(self) -> bool:
         """Whether all stores that are searched report their versions."""
-        return all(isinstance(store, Versioned) for store in self._searched)
+        return all("version" in store.capabilities for store in self._searched)
 
-    async def version(self) -> str | None:
+    async def _version(self) -> str | None:
         """Return the versions of all stores that are searched; ``None`` if one has none."""
         if not self.has_versions:
             return None
-        versions = [await cast("Versioned", store).version() for store in self._searched]
+        versions = [await store.version() for store in self._searched]
         return None if None in versions else " ".join(map(str, versions))
 
-    async def describe(self) -> StoreInfo:
-        """Return the first store's contents and abilities."""
+    async def _describe(self) -> StoreInfo:
         return await self._store.describe()
 
-    async def upsert(self, change: Change) -> None:
-        """Apply a change to the first store."""
+    async def _upsert(self, change: Change) -> None:
         await self._store.upsert(change)
 
-    async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents from the first store."""
+    async def _delete(self, document_ids: Sequence[str]) -> int:
         return await self._store.delete(document_ids)
 
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+    async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates of all stores for a vector, and of the first one for a text."""
         if request.vector is None or len(self._searched) == 1:
             return await self._store.search(request)
@@ -96,12 +93,10 @@ class SeveralVectors:
         sides = list(zip(found, (1.0, *self._weights.values()), strict=True))
         return combine(sides, self._rule)[: request.limit]
 
-    async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return records of the first store."""
+    async def _fetch(self, request: FetchRequest) -> Fetched:
         return await self._store.fetch(request)
 
-    async def aclose(self) -> None:
-        """Close all stores."""
+    async def _close(self) -> None:
         for store in (self._store, *self._stores.values()):
             await store.aclose()
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.index import Index
-    from retrieval_core.ports import CataloguedStore, Embedder
+    from retrieval_core.ports import Embedder, Store
     from retrieval_core.types import JSON, Hit, RetrievalResult
     from retrieval_core.types.filters import Filter
 
@@ -417,7 +417,7 @@ async def evaluate(
     config: RetrievalConfig,
     *,
     embedder: Embedder | None = None,
-    store: CataloguedStore | None = None,
+    store: Store | None = None,
     limit: int | None = None,
     on_progress: OnProgress | None = None,
     run_file: Path | None = None,

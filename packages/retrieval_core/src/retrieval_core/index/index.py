@@ -24,7 +24,7 @@ from retrieval_core.errors import (
 from retrieval_core.index.integrity import IntegrityCheck
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.stages.sound import fetch
-from retrieval_core.ports import FetchRequest, Versioned
+from retrieval_core.ports import FetchRequest
 from retrieval_core.run.outcomes import value_of
 from retrieval_core.run.sync import to_a_loop
 from retrieval_core.run.threads import PoolClosedError
@@ -295,7 +295,7 @@ class Index(RetrievalPipeline):
 
     async def _after_writing(self) -> None:
         """Invalidate cached results of a store that has no version."""
-        if not isinstance(self.store, Versioned):
+        if "version" not in self.store.capabilities:
             await self.ainvalidate()
 
     async def adocument(self, document_id: str) -> Document | None:

@@ -12,7 +12,7 @@ from retrieval_core.errors import InvalidParameterError, UnreadableFileError, ch
 from retrieval_core.ingest.comparison import compare_chunks, compare_fields
 from retrieval_core.ingest.reading import document_hash
 from retrieval_core.pipeline.stages.sound import fetch
-from retrieval_core.ports import ChunkRange, Fetched, FetchRequest, SelfChecking, StoredDamage
+from retrieval_core.ports import ChunkRange, Fetched, FetchRequest, StoredDamage
 from retrieval_core.run.outcomes import Failed, is_damage, value_of
 from retrieval_core.run.retry import can_help
 from retrieval_core.types import ChunkValidation, Document, IntegrityReport, SourceDifference
@@ -221,7 +221,7 @@ class IntegrityCheck:
 
     async def _damage(self, document_ids: Sequence[str] | None) -> StoredDamage:
         """Return the damage that the store finds by its checksums; none if it has no checksums."""
-        if not isinstance(self._store, SelfChecking):
+        if "find_damage" not in self._store.capabilities:
             return StoredDamage()
         outcome = await self._begin().on("store").call("find_damage", self._store.find_damage, document_ids)
         if isinstance(outcome, Failed) and is_damage(outcome.error) and not can_help(outcome.error):

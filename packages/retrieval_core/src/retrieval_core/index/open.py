@@ -35,7 +35,6 @@ from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.index.index import Index
 from retrieval_core.index.settings import (
     ON_DISK,
-    RemembersSettings,
     SettingsMemory,
     base_folder,
     config_for,
@@ -46,6 +45,7 @@ from retrieval_core.index.settings import (
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.plugging import by_name
+from retrieval_core.ports import as_store
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.caching import Lazy
 
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.ports import (
         LLM,
-        CataloguedStore,
         Embedder,
         QueryTransformer,
         Reranker,
@@ -83,7 +82,7 @@ def open_index(
     *,
     config: RetrievalConfig | str | Path | None = None,
     embedder: Embedder | None = None,
-    store: CataloguedStore | None = None,
+    store: Store | None = None,
     llm: LLM | None = None,
     transformers: Mapping[str, QueryTransformer] | None = None,
     retrievers: Mapping[str, Retriever] | None = None,
@@ -189,7 +188,7 @@ def assemble_index(
     location: Path,
     *,
     embedder: Embedder | None = None,
-    store: CataloguedStore | None = None,
+    store: Store | None = None,
     llm: LLM | None = None,
     transformers: Mapping[str, QueryTransformer] | None = None,
     **plugged_in: Any,
@@ -210,11 +209,12 @@ def assemble_index(
     if store is None:
         analyzer = build_analyzer(config.analysis)
         store = build_store(config.store, location, embedder, analyzer=analyzer)
+    store = as_store(store)
     llm = build_llm(config.llm) if llm is None else llm
     graph = build_graph_translator(config.graph, store)
     place = place_of(config, location) if config.store.kind in ON_DISK else None
     memory = None
-    if place is not None and isinstance(store, RemembersSettings):
+    if place is not None and "remember" in store.capabilities:
         memory = SettingsMemory(config, store, location, unused)
     ingester = Ingester(
         store,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.settings_memory import lancedb_folder, read_from_file, read_from_folder
 from retrieval_core.config import RetrievalConfig, moved
@@ -17,7 +17,7 @@ from retrieval_core.errors import ConfigurationError, RetrievalError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from retrieval_core.ports import Change
+    from retrieval_core.ports import Change, Store
     from retrieval_core.run.observe import UsageStats
 
 FILE_NAME = "retrieval.toml"
@@ -29,15 +29,6 @@ ON_DISK = frozenset({"sqlite", "lancedb"})
 """Kinds of stores that keep an index in a file or folder of this machine."""
 
 logger = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class RemembersSettings(Protocol):
-    """A store that can keep the settings of its index."""
-
-    async def remember(self, settings: str) -> None:
-        """Keep settings in the index; nothing happens if there is none yet."""
-        ...
 
 
 def load_index_config(
@@ -299,9 +290,7 @@ class SettingsMemory:
         plugged_in: Sections whose settings are not used, since an object was plugged in.
     """
 
-    def __init__(
-        self, config: RetrievalConfig, store: RemembersSettings, index: Path, plugged_in: Collection[str] = ()
-    ) -> None:
+    def __init__(self, config: RetrievalConfig, store: Store, index: Path, plugged_in: Collection[str] = ()) -> None:
         self._config = config
         self._store = store
         self._index = index

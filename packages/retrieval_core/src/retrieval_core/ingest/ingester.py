@@ -12,7 +12,6 @@ from hashlib import sha256
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NoReturn
 
-from retrieval_core.adapters.stores.checks import check_change
 from retrieval_core.adapters.stores.first_run import read_progress, remove_progress, write_progress
 from retrieval_core.errors import (
     ConfigurationError,
@@ -41,16 +40,13 @@ from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, bl
 from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import (
-    AddsVectors,
     Change,
     ChunkRange,
     CountsTokens,
     FetchRequest,
-    Optimizes,
-    SelfChecking,
-    SelfRepairing,
     SourceState,
-    Versioned,
+    as_store,
+    check_change,
 )
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.types.documents import is_zero
@@ -71,7 +67,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import ChunkingConfig
     from retrieval_core.ingest.report import Note, OnProgress
-    from retrieval_core.ports import CataloguedStore, Embedder, StoredDamage
+    from retrieval_core.ports import Embedder, Store, StoredDamage
     from retrieval_core.types import Chunk, Document, Section, Vector
 
 EMPTY = sha256(b"").hexdigest()
@@ -99,7 +95,7 @@ class Ingester:
 
     def __init__(
         self,
-        store: CataloguedStore,
+        store: Store,
         embedder: Embedder | None,
         *,
         chunking: ChunkingConfig,
@@ -108,14 +104,14 @@ class Ingester:
         on_written: Callable[[Change], Awaitable[object]] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._store = store
+        self._store = store = as_store(store)
         self._embedder = embedder
         self._chunking = chunking
         self._base = base
         self._now = now
         self._on_written = on_written
         self._place = place
-        self._late = store if embedder is not None and isinstance(store, AddsVectors) else None
+        self._late = store if embedder is not None and "add_vectors" in store.capabilities else None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._is_checked = False
         self._elsewhere: Mapping[str, str] = {}
@@ -125,7 +121,7 @@ class Ingester:
         self._reader = DocumentReader(chunking, self._recipe, self._pool, now)
 
     @property
-    def store(self) -> CataloguedStore:
+    def store(self) -> Store:
         """The store that is filled."""
         return self._store
 
@@ -321,7 +317,7 @@ class Ingester:
 
     async def read_locations(self) -> None:
         """Read which files are not where their names say, if that may have changed."""
-        version = await self._store.version() if isinstance(self._store, Versioned) else ""
+        version = await self._store.version() if "version" in self._store.capabilities else ""
         if version != self._located_at:
             states = (await self._store.sources()).values()
             self._elsewhere = {state.source: state.location for state in states if state.location != state.source}
@@ -356,9 +352,9 @@ class Ingester:
             Ids of damaged documents, by their source.
         """
         store = self._store
-        repair = store.repair if isinstance(store, SelfRepairing) else None
+        repair = store.repair if "repair" in store.capabilities else None
         is_due = is_asked or (repair is not None and not self._is_checked)
-        if not is_due or not isinstance(store, SelfChecking):
+        if not is_due or "find_damage" not in store.capabilities:
             return {}
         self._is_checked = True
         try:
@@ -501,7 +497,7 @@ class Ingester:
 
     async def _optimize(self, writes: int) -> None:
         """Have the store arrange what a run has left; one write is not worth it."""
-        if writes > 1 and isinstance(self._store, Optimizes):
+        if writes > 1 and "optimize" in self._store.capabilities:
             await self._store.optimize()
 
     async def _former_vectors(self, batch: Batch, damaged: Collection[str]) -> dict[str, Vector]:

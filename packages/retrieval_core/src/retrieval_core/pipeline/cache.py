@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.errors import DeadlineExceededError, InvalidParameterError, ServiceError, checked_count
 from retrieval_core.pipeline.stages.fingerprints import digest
-from retrieval_core.ports import Versioned, held_index
+from retrieval_core.ports import Versioned
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.text.query import plain_question
 from retrieval_core.types import RetrievalResult, freeze
@@ -172,7 +172,7 @@ class KeptResults:
     @cached_property
     def _fingerprint(self) -> str | None:
         # A versioned store names itself in each of its versions.
-        prints = ["" if isinstance(store, Versioned) else getattr(store, "id", None) for store in self._stores.values()]
+        prints = ["" if "version" in one.capabilities else getattr(one, "id", None) for one in self._stores.values()]
         prints.append(self._stages.fingerprint)
         return None if None in prints else digest(prints)
 
@@ -184,9 +184,9 @@ def _is_failure(degradation: Degradation) -> bool:
 
 async def _version(run: Run, name: str, store: Store) -> Ok[str | None] | Failed:
     """Return the version of a store; ``None`` if it has none."""
-    if not isinstance(store, Versioned):
+    if "version" not in store.capabilities:
         return Ok(None)
-    if (held := held_index(store)) is not None:
+    if (held := store.held()) is not None:
         return Ok(held.version)
     naming = run.until(VERSION_SHARE).without_retries().on(f"index {name}: store" if name else "store")
     return await naming.call(f"index {name}: version" if name else "version", store.version)

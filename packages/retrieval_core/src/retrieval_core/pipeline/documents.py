@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import SearchError, StoreError
 from retrieval_core.pipeline.stages.sound import are, fetch, sound
-from retrieval_core.ports import ChunkRange, FetchRequest, ListsDocuments
+from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.run.outcomes import value_of
 from retrieval_core.types import DocumentInfo
 
@@ -41,10 +41,10 @@ async def list_documents(begin: Callable[[], Run], stores: Mapping[str, Store]) 
 
 
 async def _read_ids(run: Run, store: Store) -> Sequence[str]:
-    if not isinstance(store, ListsDocuments):
+    if "document_ids" not in store.capabilities:
         msg = (
             f"{type(store).__name__} cannot list its documents; a custom store needs the method document_ids(), "
-            "see retrieval_core.ports.ListsDocuments"
+            "see retrieval_core.ports.Store"
         )
         raise StoreError(msg)
     outcome = await run.on("store").call("documents", store.document_ids)

@@ -26,7 +26,6 @@ from retrieval_core.pipeline.stage_list import deadlines_of
 from retrieval_core.pipeline.stages.rewrite import better_of, searching_again
 from retrieval_core.pipeline.stages.state import SearchState, Stage
 from retrieval_core.pipeline.stages.transform import Transform
-from retrieval_core.ports import held_index
 from retrieval_core.run.outcomes import Failed, is_callers_fault, value_of
 from retrieval_core.run.sync import SingleFlight, to_a_loop
 
@@ -164,7 +163,7 @@ class Engine:
 
     def start(self, query: Query, plan: Plan) -> SearchState:
         """Return the first state of a query, with the index and the vector of the query, if both are in memory."""
-        held = None if self._sources is None else held_index(self._sources.store)
+        held = None if self._sources is None else self._sources.store.held()
         if self._sources is None or held is None:
             return SearchState.of(query, plan)
         questions = self._sources.questions

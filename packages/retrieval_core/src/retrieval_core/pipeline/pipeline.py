@@ -14,6 +14,7 @@ from retrieval_core.pipeline.several import SearchedIndex
 from retrieval_core.pipeline.stage_list import Components, list_stages
 from retrieval_core.pipeline.stages.embed import recover
 from retrieval_core.pipeline.stages.search import Sources
+from retrieval_core.ports import as_store
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.twins import sync_twin
@@ -107,6 +108,7 @@ class RetrievalPipeline(QueryEngine):
                 "for everything that a configuration names use retrieval_core.open_index(config=config)"
             )
             raise InvalidParameterError(msg)
+        store = as_store(store)
         check_components(embedder=embedder, reranker=reranker, token_counter=token_counter, observer=observer)
         super().__init__(config, observer, clock, threads="retrieval-plugins")
         now, config = self._clock.now, self.config

@@ -8,7 +8,6 @@ from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.options import check_single, checked_values, chosen
 from retrieval_core.pipeline.stages.state import Plan
-from retrieval_core.ports import SearchesBoth
 from retrieval_core.types import freeze
 from retrieval_core.types.filters import Filter, MetadataFilter
 from retrieval_core.types.filters.syntax import parse_filter
@@ -109,7 +108,7 @@ def make_plan(
         raise InvalidParameterError(msg)
     if wanted == "hybrid" and "lexical" not in sides:
         wanted = "dense"  # the result's metadata says so
-    if settings.fusion == "native" and wanted == "hybrid" and not isinstance(store, SearchesBoth):
+    if settings.fusion == "native" and wanted == "hybrid" and "search_both" not in store.capabilities:
         msg = "search.fusion = 'native' needs a store with native hybrid search, such as lancedb; use 'zscore'"
         raise InvalidParameterError(msg)
     # Diverse passages are chosen before they are reranked: more of them would be those that had been passed over.
@@ -160,7 +159,7 @@ def _transforms(transformers: Sequence[str], config: RetrievalConfig, options: Q
 
 def sides_of(store: Store) -> frozenset[Side]:
     """Return the ways in which a store can be searched; one that does not say has both."""
-    return getattr(store, "sides", frozenset({"dense", "lexical"}))
+    return store.sides
 
 
 def condition_of(filters: Filters) -> Filter | None:

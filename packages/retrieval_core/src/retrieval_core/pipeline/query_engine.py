@@ -15,7 +15,6 @@ from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, checked_values, query_options
 from retrieval_core.pipeline.results import evaluated
 from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.ports import hold_index
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.outcomes import raise_faults
 from retrieval_core.run.sync import events_of
@@ -155,7 +154,7 @@ class QueryEngine(Display, Lifecycle):
         """
         await self._load(self.query_parts(with_embedder=True))
         for store in self._stores.values():
-            await self._loading().call("load", hold_index, store)
+            await self._loading().call("load", store.hold)
 
     load = sync_twin(aload, seconds=None)
 

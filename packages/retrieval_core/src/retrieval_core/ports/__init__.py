@@ -5,6 +5,24 @@ No base class is needed: any object with these methods will do. A method may be 
 
 from retrieval_core.ports.caches import ResultCache
 from retrieval_core.ports.embedders import CountsTokens, Embedder, EmbedsQueries, Preloading, Reopening, TokenCounter
+from retrieval_core.ports.index_values import (
+    LIST_TYPES,
+    Candidate,
+    Change,
+    ChunkRange,
+    CollectionState,
+    Fetched,
+    FetchRequest,
+    FieldInfo,
+    Manifest,
+    RecordDamage,
+    SearchRequest,
+    Side,
+    SourceState,
+    StoredDamage,
+    StoreInfo,
+    TermCounts,
+)
 from retrieval_core.ports.models import (
     LLM,
     Completion,
@@ -21,42 +39,7 @@ from retrieval_core.ports.models import (
 )
 from retrieval_core.ports.pruners import Kept, Pruner
 from retrieval_core.ports.retrievers import Retriever
-from retrieval_core.ports.stores import (
-    LIST_TYPES,
-    AddsVectors,
-    Candidate,
-    Catalog,
-    CataloguedStore,
-    Change,
-    ChunkRange,
-    CollectionState,
-    CountsChunks,
-    CountsTerms,
-    DescribesCollection,
-    Fetched,
-    FetchRequest,
-    FieldCatalogue,
-    FieldInfo,
-    HeldIndex,
-    ListsDocuments,
-    Manifest,
-    Optimizes,
-    RecordDamage,
-    SamplesFields,
-    SearchesBoth,
-    SearchRequest,
-    SelfChecking,
-    SelfRepairing,
-    Side,
-    SourceState,
-    Store,
-    StoredDamage,
-    StoreInfo,
-    TermCounts,
-    Versioned,
-    held_index,
-    hold_index,
-)
+from retrieval_core.ports.stores import Capability, HeldIndex, Store, Versioned, as_store, check_change, check_search
 from retrieval_core.ports.transformers import BOTH_SIDES, Linked, QueryContext, QueryTransformer, Transformed, Variant
 from retrieval_core.ports.verifiers import Verdicts, Verified, Verifier
 
@@ -64,34 +47,26 @@ __all__ = [
     "BOTH_SIDES",
     "LIST_TYPES",
     "LLM",
-    "AddsVectors",
     "Candidate",
-    "Catalog",
-    "CataloguedStore",
+    "Capability",
     "Change",
     "ChunkRange",
     "CollectionState",
     "Completion",
     "CompletionRequest",
-    "CountsChunks",
-    "CountsTerms",
     "CountsTokens",
-    "DescribesCollection",
     "Embedder",
     "EmbedsQueries",
     "Evaluator",
     "FetchRequest",
     "Fetched",
-    "FieldCatalogue",
     "FieldInfo",
     "HeldIndex",
     "Judgements",
     "Kept",
     "Linked",
-    "ListsDocuments",
     "Manifest",
     "Message",
-    "Optimizes",
     "Preloading",
     "Pruner",
     "QueryContext",
@@ -106,11 +81,7 @@ __all__ = [
     "Retriever",
     "Rewriter",
     "Rewritten",
-    "SamplesFields",
     "SearchRequest",
-    "SearchesBoth",
-    "SelfChecking",
-    "SelfRepairing",
     "Side",
     "SourceState",
     "Store",
@@ -124,6 +95,45 @@ __all__ = [
     "Verified",
     "Verifier",
     "Versioned",
-    "held_index",
-    "hold_index",
+    "as_store",
+    "check_change",
+    "check_search",
 ]
+
+_ABILITIES: "dict[str, Capability]" = {
+    "AddsVectors": "add_vectors",
+    "Catalog": "sources",
+    "CountsChunks": "count_chunks",
+    "CountsTerms": "count_terms",
+    "DescribesCollection": "describe_collection",
+    "FieldCatalogue": "fields",
+    "ListsDocuments": "document_ids",
+    "Optimizes": "optimize",
+    "SamplesFields": "sample_fields",
+    "SearchesBoth": "search_both",
+    "SelfChecking": "find_damage",
+    "SelfRepairing": "repair",
+}
+"""The optional methods of a store that former versions had protocols for."""
+
+
+class _Ability(type):
+    capability: Capability
+
+    def __instancecheck__(cls, store: object) -> bool:
+        return cls.capability in as_store(store).capabilities
+
+
+def __getattr__(name: str) -> type:
+    """Return a former protocol of stores, which only ``isinstance()`` works with."""
+    if name != "CataloguedStore" and name not in _ABILITIES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    import warnings  # noqa: PLC0415 - only for a former name
+
+    if name == "CataloguedStore":
+        warnings.warn("CataloguedStore is retrieval_core.ports.Store now", DeprecationWarning, stacklevel=2)
+        return Store
+    instead = f"ask whether {_ABILITIES[name]!r} is in Store.capabilities"
+    warnings.warn(f"{name} is no protocol any more; {instead}", DeprecationWarning, stacklevel=2)
+    return _Ability(name, (), {"capability": _ABILITIES[name]})

@@ -21,7 +21,7 @@ ABILITIES: Mapping[str, tuple[str, ...]] = {
 """The attributes and methods that a component must have, by its role."""
 _ADVICE = {
     "embedder": "LangChain embeddings: retrieval_core.compat.models.adapt_embedder(embeddings)",
-    "store": "see retrieval_core.ports.CataloguedStore; a built-in store is chosen by store.kind in the configuration",
+    "store": "see retrieval_core.ports.Store; a built-in store is chosen by store.kind in the configuration",
     "llm": "LangChain chat model: retrieval_core.compat.models.adapt_llm(chat_model)",
     "reranker": "see retrieval_core.ports.Reranker",
     "token_counter": "give a function that returns the number of tokens of a text",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports.stores import Candidate
+    from retrieval_core.ports.index_values import Candidate
 
 
 class Retriever(Protocol):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from retrieval_core.ports.index_values import Candidate, Side
     from retrieval_core.ports.models import Message
-    from retrieval_core.ports.stores import Candidate, Side
     from retrieval_core.types import Usage
 
 BOTH_SIDES: frozenset[Side] = frozenset({"dense", "lexical"})

@@ -17,7 +17,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
 from llama_index.retrievers.retrieval_core.adapters._calls import has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
-from retrieval_core.adapters.stores.checks import unit_rows
+from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.errors import (
     ConfigurationError,
     EmbeddingError,

@@ -8,8 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.adapters.registry import build_analyzer, build_store
-from retrieval_core.errors import EmbedderMismatchError, IndexNotFoundError, InvalidParameterError, StoreError
-from retrieval_core.ports import AddsVectors
+from retrieval_core.errors import EmbedderMismatchError, IndexNotFoundError, InvalidParameterError
+from retrieval_core.ports import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.ports import (
         Candidate,
-        CataloguedStore,
         Change,
         Embedder,
         Fetched,
@@ -42,7 +41,7 @@ class Model:
     dimension: int | None
 
 
-class IndexFileStore:
+class IndexFileStore(Store):
     """A store that is opened by its first call, whatever embedder its index names.
 
     LlamaIndex embeds by itself, and hands over vectors without the name of their model. So an index that is there is
@@ -59,20 +58,23 @@ class IndexFileStore:
         self._location = location
         self._model = model
         self._lock = Lock()  # calls may come from the loops of several threads
-        self._closed = False
-        self._named: CataloguedStore | None = None
-        self._unnamed: CataloguedStore | None = None
+        self._named: Store | None = None
+        self._unnamed: Store | None = None
 
     @property
     def embedder_id(self) -> str | None:
         """The id of the model that was named."""
         return None if self._model is None else self._model.id
 
-    async def describe(self) -> StoreInfo:
-        """Return the store's contents and abilities."""
+    @property
+    def location(self) -> str:
+        """The file or folder."""
+        return str(self._location)
+
+    async def _describe(self) -> StoreInfo:
         return await (await self._opened()).describe()
 
-    async def upsert(self, change: Change) -> None:
+    async def _upsert(self, change: Change) -> None:
         """Apply a change durably; the first one makes the index.
 
         Raises:
@@ -82,53 +84,40 @@ class IndexFileStore:
         dimension = None if change.vectors is None else change.vectors.shape[-1]
         await (await self._opened(dimension, writing=True)).upsert(change)
 
-    async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with all that belongs to them, and return how many chunks were removed."""
-        try:
-            return await (await self._opened()).delete(document_ids)
-        except IndexNotFoundError:
-            return 0
+    async def _delete(self, document_ids: Sequence[str]) -> int:
+        return await (await self._opened()).delete(document_ids)
 
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates, best first; equal scores are ordered by chunk id."""
+    async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         dimension = None if request.vector is None else request.vector.shape[-1]
         return await (await self._opened(dimension)).search(request)
 
-    async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return those of the requested records that exist."""
+    async def _fetch(self, request: FetchRequest) -> Fetched:
         return await (await self._opened()).fetch(request)
 
-    async def unembedded(self) -> Mapping[str, str]:
-        """Return the content hash of each chunk that has no vector yet, by its id."""
+    async def _unembedded(self) -> Mapping[str, str]:
         store = await self._opened()
-        return await store.unembedded() if isinstance(store, AddsVectors) else {}
+        return await store.unembedded() if "unembedded" in store.capabilities else {}
 
-    async def sources(self) -> Mapping[str, SourceState]:
-        """Return the state of every source, by its name."""
+    async def _sources(self) -> Mapping[str, SourceState]:
         return await (await self._opened()).sources()
 
-    async def documents_of(self, source: str) -> Mapping[str, str]:
-        """Return the content hashes of a source's documents, by document id."""
+    async def _documents_of(self, source: str) -> Mapping[str, str]:
         return await (await self._opened()).documents_of(source)
 
-    async def aclose(self) -> None:
-        """Close files and threads; further calls are errors. Closing twice is fine."""
+    async def _close(self) -> None:
         with self._lock:
-            self._closed = True
             stores = (self._named, self._unnamed)
             self._named = self._unnamed = None
         for store in stores:
             if store is not None:
                 await store.aclose()
 
-    async def _opened(self, dimension: int | None = None, *, writing: bool = False) -> CataloguedStore:
+    async def _opened(self, dimension: int | None = None, *, writing: bool = False) -> Store:
         """Return the store, opened with the embedder of its index or, for a new one, with the model that was named.
 
         Where neither is known, it is one that can be read without vectors.
         """
-        if self._closed:
-            msg = f"{self._location}: the store is closed"
-            raise StoreError(msg)
+        self._check_open()
         if self._named is not None:
             return self._named
         unnamed = self._unnamed or await self._settle(None)
@@ -164,7 +153,7 @@ class IndexFileStore:
         msg = f"{self._location} is new, and the nodes have no embeddings; LlamaIndex's VectorStoreIndex adds them"
         raise InvalidParameterError(msg)
 
-    async def _settle(self, model: Model | None) -> CataloguedStore:
+    async def _settle(self, model: Model | None) -> Store:
         """Open the store, and return it or the one that another call has opened meanwhile."""
         store = await asyncio.to_thread(self._made, model)
         with self._lock:
@@ -178,7 +167,7 @@ class IndexFileStore:
         await store.aclose()
         return store if former is None else former
 
-    def _made(self, model: Model | None) -> CataloguedStore:
+    def _made(self, model: Model | None) -> Store:
         analyzer = build_analyzer(self._config.analysis)
         # Of an embedder stores take its id and dimension alone.
         embedder = cast("Embedder | None", model)

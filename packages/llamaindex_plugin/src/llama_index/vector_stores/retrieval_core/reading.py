@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore
 from retrieval_core.errors import DimensionMismatchError, NotYetEmbeddedError, StoreError
-from retrieval_core.ports import AddsVectors, Candidate, ChunkRange, Fetched, FetchRequest, SearchRequest
+from retrieval_core.ports import Candidate, ChunkRange, Fetched, FetchRequest, SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +63,7 @@ async def all_chunks(store: Store, condition: Filter | None = None, *, most: int
     except NotYetEmbeddedError as error:
         found = error.found
     chunks = await chunks_by_id(store, found, {})
-    if info.unembedded and isinstance(store, (AddsVectors, IndexFileStore)) and len(chunks) < count:
+    if info.unembedded and "unembedded" in store.capabilities and len(chunks) < count:
         others = FetchRequest(chunk_ids=tuple(await store.unembedded()), filter=condition)
         chunks |= (await store.fetch(others)).chunks
     return in_order(list(chunks.values())[:count])

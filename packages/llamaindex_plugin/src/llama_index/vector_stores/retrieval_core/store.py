@@ -50,7 +50,7 @@ from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
-from retrieval_core.ports import Candidate, Change, Embedder, FetchRequest, SearchRequest, Store, StoreInfo
+from retrieval_core.ports import Candidate, Change, Embedder, FetchRequest, SearchRequest, Store, StoreInfo, as_store
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import Filter
@@ -126,7 +126,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         self.candidates = checked_count(candidates, "candidates")
         self.alpha = checked_share(alpha, "alpha")
         self.fusion = fusion
-        self._store = store
+        self._store = as_store(store)
 
     @classmethod
     def from_index_file(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from retrieval_core.adapters.stores.checks import check_search, unit_rows
+from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.columns import KEPT_COLUMNS, Column, evaluate
 from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.scoring import best_rows, cosines, length_norms, saturated
 from retrieval_core.errors import NotYetEmbeddedError
-from retrieval_core.ports import Candidate, Fetched, TermCounts
+from retrieval_core.ports import Candidate, Fetched, TermCounts, check_search
 from retrieval_core.types.filters import chunk_fields, lookup, matches, paths_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from retrieval_core.adapters.stores.checks import Identity
+    from retrieval_core.adapters.stores.base import Identity
     from retrieval_core.adapters.stores.columns import Mask
     from retrieval_core.ports import FetchRequest, Manifest, SearchRequest
     from retrieval_core.text.analysis import Analyzer

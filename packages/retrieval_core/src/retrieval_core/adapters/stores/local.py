@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from retrieval_core.adapters.stores.checks import Identity, check_change, check_search
-from retrieval_core.adapters.stores.fields import first_fields
-from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError
-from retrieval_core.ports import StoreInfo
-from retrieval_core.text.analysis import Analyzer
-from retrieval_core.types.filters import OPERATORS
+from retrieval_core.adapters.stores.base import StoreBase
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from retrieval_core.ports import (
         Candidate,
-        Change,
         Fetched,
         FetchRequest,
         FieldInfo,
         Manifest,
         SearchRequest,
         SourceState,
+        StoreInfo,
     )
+    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types.filters import Filter
 
 T = TypeVar("T")
@@ -122,11 +119,11 @@ class IndexReader(Protocol[V_contra]):
         ...
 
 
-class LocalStore(ABC, Generic[V, S]):
+class LocalStore(StoreBase, Generic[V, S]):
     """A store of one index on the disk, which every process opens for itself; subclasses write and search.
 
-    The arguments are those of the subclasses. What the methods raise stands with their protocols, in
-    :mod:`retrieval_core.ports`; besides, all but closing raise :class:`MissingExtraError` where an extra is missing.
+    The arguments are those of the subclasses. All methods but closing raise :class:`MissingExtraError` if an extra is
+    missing.
 
     Raises:
         InvalidParameterError: Only one of embedder and dimension was given, a name is invalid, or the time is negative.
@@ -141,88 +138,53 @@ class LocalStore(ABC, Generic[V, S]):
         dimension: int | None,
         analyzer: Analyzer | None,
         busy_timeout: float,
-        adds_vectors: bool = False,
     ) -> None:
         if busy_timeout < 0:
             msg = f"busy_timeout must not be negative, got {busy_timeout}"
             raise InvalidParameterError(msg)
+        super().__init__(str(path), embedder_id=embedder_id, dimension=dimension, analyzer=analyzer)
         self._reader = reader
         self._path = Path(path)
         self._busy_timeout = busy_timeout
-        self._analyzer = analyzer or Analyzer()
-        self._identity = Identity(str(path), self._analyzer.id, embedder_id, dimension, adds_vectors=adds_vectors)
         self._lock = Lock()
         self._session: S | None = None
         self._process_id = os.getpid()
-        self._closed = False
         self._counts = Last[tuple[int, int]]()
-        self._catalogue = Last["Mapping[str, FieldInfo]"]()
 
-    async def describe(self) -> StoreInfo:
-        """Return the index's contents and abilities; cheap unless something was written since the last time."""
-        return await self._current().read(self._describe)
+    async def _describe(self) -> StoreInfo:
+        return await self._current().read(self._describe_view)
 
-    async def upsert(self, change: Change) -> None:
-        """Apply a change, all of it or nothing."""
-        check_change(change)
-        await self._apply(change)
-
-    async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with all that belongs to them, and return how many chunks were removed."""
+    async def _delete(self, document_ids: Sequence[str]) -> int:
         return await self._remove(document_ids) if await self._exists() else 0
 
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates, best first; equal scores are ordered by chunk id."""
-        check_search(request)
+    async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         session = self._current()
-        return await session.read(partial(self._search, session, request))
+        return await session.read(partial(self._search_view, session, request))
 
-    async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return those of the requested records that exist."""
+    async def _fetch(self, request: FetchRequest) -> Fetched:
+        return await self._read(lambda view: self._reader.fetch(view, request))
 
-        def work(view: V) -> Fetched:
-            self._checked_manifest(view)
-            return self._reader.fetch(view, request)
+    async def _version(self) -> str | None:
+        return await self._current().read(self._named)
 
-        return await self._current().read(work)
+    async def _count_chunks(self, condition: Filter) -> int:
+        return await self._current().read(lambda view: self._reader.count_chunks(view, condition))
 
-    async def version(self) -> str | None:
-        """Name the state of the index, which every write changes; ``None`` before the first one."""
-        return await self._read_or(None, self._named)
+    async def _fields(self) -> Mapping[str, FieldInfo]:
+        return await self._current().read(self._reader.fields)
 
-    async def count_chunks(self, condition: Filter) -> int:
-        """Return how many chunks pass a filter; looks at all of them."""
-        return await self._read_or(0, lambda view: self._reader.count_chunks(view, condition))
+    async def _sources(self) -> Mapping[str, SourceState]:
+        return await self._current().read(self._reader.sources)
 
-    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
-        """Return the fields of all passages by their paths, those of most first; reads all, once for each version."""
+    async def _documents_of(self, source: str) -> Mapping[str, str]:
+        return await self._current().read(lambda view: self._reader.documents_of(view, source))
 
-        def work(view: V) -> Mapping[str, FieldInfo]:
-            return self._catalogue.get(self._reader.read_state(view), lambda: self._reader.fields(view))
+    async def _document_ids(self) -> Sequence[str]:
+        return await self._read(self._reader.document_ids)
 
-        return first_fields(await self._read_or({}, work), limit)
-
-    async def sources(self) -> Mapping[str, SourceState]:
-        """Return the state of every source, by its name; nothing before the first write."""
-        return await self._read_or({}, self._reader.sources)
-
-    async def documents_of(self, source: str) -> Mapping[str, str]:
-        """Return the content hashes of a source's documents, by document id; nothing before the first write."""
-        return await self._read_or({}, lambda view: self._reader.documents_of(view, source))
-
-    async def document_ids(self) -> Sequence[str]:
-        """Return the id of each document."""
-
-        def work(view: V) -> Sequence[str]:
-            self._checked_manifest(view)
-            return self._reader.document_ids(view)
-
-        return await self._current().read(work)
-
-    async def aclose(self) -> None:
-        """Wait for what runs, and close the index and the threads; further calls are errors. Closing twice is fine."""
+    async def _close(self) -> None:
+        """Wait for what runs, and close the index and the threads."""
         with self._lock:
-            self._closed = True
             session, self._session = self._session, None
         if session is not None and self._process_id == os.getpid():
             await asyncio.to_thread(session.close)
@@ -236,22 +198,16 @@ class LocalStore(ABC, Generic[V, S]):
         """Drop the session of the parent process after a fork, without closing it: the parent still uses it."""
 
     @abstractmethod
-    async def _apply(self, change: Change) -> None:
-        """Apply a change that passed :func:`check_change`, making the index where there is none."""
-
-    @abstractmethod
     async def _remove(self, document_ids: Sequence[str]) -> int:
         """Remove documents from an existing index."""
 
     @abstractmethod
-    def _search(self, session: S, request: SearchRequest, view: V) -> tuple[Candidate, ...]:
+    def _search_view(self, session: S, request: SearchRequest, view: V) -> tuple[Candidate, ...]:
         """Search a view of the index."""
 
     def _current(self) -> S:
         with self._lock:
-            if self._closed:
-                msg = f"{self._path}: the index is closed; open it again with open_index()"
-                raise StoreError(msg)
+            self._check_open()
             if self._session is not None and self._process_id != os.getpid():
                 self._leave(self._session)
                 self._session = None
@@ -259,38 +215,36 @@ class LocalStore(ABC, Generic[V, S]):
                 self._session, self._process_id = self._open(), os.getpid()
             return self._session
 
-    async def _read_or(self, nothing: T, function: Callable[[V], T]) -> T:
-        """Read, or return ``nothing`` before the first write."""
-        try:
-            return await self._current().read(function)
-        except IndexNotFoundError:
-            return nothing
+    async def _read(self, function: Callable[[V], T]) -> T:
+        """Run a function in a thread, on a consistent view of an index that this store may use."""
+
+        def work(view: V) -> T:
+            self._checked_manifest(view)
+            return function(view)
+
+        return await self._current().read(work)
 
     def _named(self, view: V) -> str:
         return "{}:{}".format(*self._reader.read_state(view))
 
     async def _exists(self) -> bool:
         """Whether there is an index; raises for one that this store may not use."""
-        return await self._read_or(None, self._checked_manifest) is not None
+        try:
+            await self._current().read(self._checked_manifest)
+        except IndexNotFoundError:
+            return False
+        return True
 
     def _checked_manifest(self, view: V) -> Manifest:
         manifest = self._reader.read_manifest(view)
         self._identity.check_manifest(manifest)
         return manifest
 
-    def _describe(self, view: V) -> StoreInfo:
+    def _describe_view(self, view: V) -> StoreInfo:
         manifest = self._checked_manifest(view)
         state = self._reader.read_state(view)
         documents, chunks = self._counts.get(state, lambda: self._reader.count(view))
-        return StoreInfo(
-            location=self._identity.location,
-            manifest=manifest,
-            generation=state[1],
-            documents=documents,
-            chunks=chunks,
-            sides=self._identity.sides(manifest),
-            filter_operators=OPERATORS,
-        )
+        return self._info(manifest, documents=documents, chunks=chunks, generation=state[1])
 
 
 class Last(Generic[T]):

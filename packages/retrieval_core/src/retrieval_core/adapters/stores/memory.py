@@ -11,12 +11,9 @@ from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.stores.checks import Identity, check_change, is_searched_by, unit_rows
-from retrieval_core.adapters.stores.fields import FieldCounter, first_fields
-from retrieval_core.errors import StoreError
-from retrieval_core.ports import StoreInfo
-from retrieval_core.text.analysis import Analyzer
-from retrieval_core.types.filters import OPERATORS, chunk_fields
+from retrieval_core.adapters.stores.base import StoreBase, unit_rows
+from retrieval_core.adapters.stores.fields import FieldCounter
+from retrieval_core.types.filters import chunk_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,8 +30,10 @@ if TYPE_CHECKING:
         Manifest,
         SearchRequest,
         SourceState,
+        StoreInfo,
         TermCounts,
     )
+    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Chunk, Document, Section, Vector
     from retrieval_core.types.filters import Filter
 
@@ -74,7 +73,7 @@ class _Contents:
         self.records = self.held = None
 
 
-class MemoryStore:
+class MemoryStore(StoreBase):
     """Keeps an index in memory; see :class:`~retrieval_core.ports.Store` for what the methods raise.
 
     Args:
@@ -92,43 +91,32 @@ class MemoryStore:
         dimension: int | None = None,
         analyzer: Analyzer | None = None,
     ) -> None:
-        self._analyzer = analyzer or Analyzer()
-        self._identity = Identity("memory", self._analyzer.id, embedder_id, dimension, adds_vectors=True)
+        super().__init__("memory", embedder_id=embedder_id, dimension=dimension, analyzer=analyzer)
         self._contents = _Contents()
         self._lock = Lock()  # calls may come from the loops of several threads
-        self._closed = False
 
     @classmethod
     def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
         """Make it from its settings, loading nothing."""
         return cls(**parts.of_store)
 
-    async def describe(self) -> StoreInfo:
-        """Return the store's contents and abilities."""
-        contents = self._open()
-        return StoreInfo(
-            location=self._identity.location,
-            manifest=contents.manifest,
-            generation=contents.generation,
+    async def _describe(self) -> StoreInfo:
+        contents = self._contents
+        return self._info(
+            contents.manifest,
             documents=len(contents.document_ids()),
             chunks=len(contents.chunks),
-            sides=self._identity.sides(contents.manifest),
-            filter_operators=OPERATORS,
+            generation=contents.generation,
             unembedded=len(contents.unembedded()),
         )
 
-    async def version(self) -> str | None:
-        """Name the state of the index: every write changes it, and another store has another."""
-        contents = self._open()
-        return contents.token if contents.manifest else None
+    async def _version(self) -> str | None:
+        return self._contents.token if self._contents.manifest else None
 
-    async def upsert(self, change: Change) -> None:
-        """Apply a change."""
-        check_change(change)
+    async def _upsert(self, change: Change) -> None:
         with self._lock:
-            contents = self._open()
-            manifest = contents.manifest or self._identity.manifest()
-            self._identity.check_change(change, manifest)
+            contents = self._contents
+            manifest = self._manifest_for(change, contents.manifest)
             entries = list(self._entries(change))
             contents.manifest = manifest
             contents.note_write()
@@ -141,16 +129,13 @@ class MemoryStore:
                 contents.sources.pop(source, None)
             contents.sources.update((state.source, state) for state in change.sources)
 
-    async def unembedded(self) -> Mapping[str, str]:
-        """Return the content hash of each chunk that has no vector yet, by its id, in the order they were written."""
-        return {entry.chunk.id: entry.chunk.content_hash for entry in self._open().unembedded()}
+    async def _unembedded(self) -> Mapping[str, str]:
+        return {entry.chunk.id: entry.chunk.content_hash for entry in self._contents.unembedded()}
 
-    async def add_vectors(self, change: Change) -> int:
-        """Add the vectors of chunks that were written without, and return how many got theirs."""
-        check_change(change)
+    async def _add_vectors(self, change: Change) -> int:
         with self._lock:
-            contents = self._open()
-            self._identity.check_change(change, contents.manifest or self._identity.manifest())
+            contents = self._contents
+            self._manifest_for(change, contents.manifest)
             waiting = {entry.chunk.id: entry.chunk.indexed_text for entry in contents.unembedded()}
             entries = [
                 entry
@@ -164,10 +149,9 @@ class MemoryStore:
                 contents.note_write()
             return len(entries)
 
-    async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with all that belongs to them, and return how many chunks were removed."""
+    async def _delete(self, document_ids: Sequence[str]) -> int:
         with self._lock:
-            contents = self._open()
+            contents = self._contents
             before = len(contents.chunks)
             for document in filter(None, map(contents.documents.get, document_ids)):
                 contents.sources.pop(document.source, None)
@@ -175,35 +159,29 @@ class MemoryStore:
             contents.note_write()
             return before - len(contents.chunks)
 
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates, best first; equal scores are ordered by chunk id."""
+    async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         return self._index().search(request)
 
-    async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return those of the requested records that exist."""
+    async def _fetch(self, request: FetchRequest) -> Fetched:
         with self._lock:
-            contents = self._open()
+            contents = self._contents
             entries = list(contents.chunks.values())
             records = _records(contents)
         return records.fetch(request, lambda row: entries[row].vector)
 
-    async def count_chunks(self, condition: Filter) -> int:
-        """Return how many chunks pass a filter."""
+    async def _count_chunks(self, condition: Filter) -> int:
         return self._index().count_terms((), condition).chunks
 
-    async def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
-        """Return how many chunks pass a filter, and how many of these contain each term."""
+    async def _count_terms(self, terms: Sequence[str], condition: Filter | None) -> TermCounts:
         return self._index().count_terms(terms, condition)
 
-    def held(self) -> HeldIndex | None:
+    def _held(self) -> HeldIndex | None:
         """Return the index in memory; after a write it is first built, which takes .1 s for 10,000 chunks."""
-        if self._closed or self._contents.manifest is None or not is_searched_by(self, MemoryStore):
-            return None
-        return self._index()
+        return None if self._contents.manifest is None else self._index()
 
     def _index(self) -> HeldIndex:
         with self._lock:
-            contents = self._open()
+            contents = self._contents
             if contents.held is None:
                 contents.held = self._built(contents)
             return contents.held
@@ -231,38 +209,26 @@ class MemoryStore:
             embedded=embedded,
         )
 
-    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
-        """Return the fields of all passages by their paths, those of most passages first."""
+    async def _fields(self) -> Mapping[str, FieldInfo]:
         counter = FieldCounter()
         with self._lock:
-            for entry in self._open().chunks.values():
+            for entry in self._contents.chunks.values():
                 counter.add(chunk_fields(entry.chunk))
-        return first_fields(counter.catalogue(), limit)
+        return counter.catalogue()
 
-    async def sources(self) -> Mapping[str, SourceState]:
-        """Return the state of every source, by its name."""
-        return dict(self._open().sources)
+    async def _sources(self) -> Mapping[str, SourceState]:
+        return dict(self._contents.sources)
 
-    async def documents_of(self, source: str) -> Mapping[str, str]:
-        """Return the content hashes of a source's documents, by document id."""
-        documents = self._open().documents.values()
+    async def _documents_of(self, source: str) -> Mapping[str, str]:
+        documents = self._contents.documents.values()
         return {document.id: document.content_hash for document in documents if document.source == source}
 
-    async def document_ids(self) -> Sequence[str]:
-        """Return the id of each document."""
+    async def _document_ids(self) -> Sequence[str]:
         with self._lock:
-            return list(self._open().document_ids())
+            return list(self._contents.document_ids())
 
-    async def aclose(self) -> None:
-        """Drop everything; further calls are errors. Closing twice is fine."""
-        self._closed = True
+    async def _close(self) -> None:
         self._contents = _Contents()
-
-    def _open(self) -> _Contents:
-        if self._closed:
-            msg = "the store is closed"
-            raise StoreError(msg)
-        return self._contents
 
     def _entries(self, change: Change) -> Iterator[_Entry]:
         vectors = iter(() if change.vectors is None else unit_rows(change.vectors))

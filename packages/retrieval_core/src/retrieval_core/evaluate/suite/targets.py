@@ -33,7 +33,7 @@ from retrieval_core.index.settings import place_of
 from retrieval_core.pipeline.lifecycle import Calls
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
 from retrieval_core.pipeline.stages.sound import fetch
-from retrieval_core.ports import Catalog, ChunkRange, Fetched, FetchRequest, SearchRequest
+from retrieval_core.ports import ChunkRange, Fetched, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import value_of
 from retrieval_core.types import Chunk, Hit, Query, Relevance, RetrievalResult, Scores
 
@@ -208,7 +208,7 @@ class IndexTarget:
 
     async def _sources(self) -> Mapping[str, SourceState]:
         store = self._index.store
-        if isinstance(store, Catalog):
+        if "sources" in store.capabilities:
             return value_of(await self._calls.begin().on("store").call("sources", store.sources))
         return {}
 

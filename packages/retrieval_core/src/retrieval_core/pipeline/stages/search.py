@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError
 from retrieval_core.pipeline.stages.sound import are, fetch, sound
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.state import Plan
-    from retrieval_core.ports import Fetched, HeldIndex, Retriever, SearchesBoth, Store
+    from retrieval_core.ports import Fetched, HeldIndex, Retriever, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector
 
@@ -140,7 +140,7 @@ async def _search_both(run: Run, sources: Sources, questions: Questions, query: 
         return _found(query, None, await _search_words(run, sources, query, plan), embedded)
     query = replace(query, embedding=embedded.value)
     request = replace(_by_vector(embedded.value, plan), text=query.text)
-    outcome = await _ask_store(run, "hybrid", cast("SearchesBoth", sources.store).search_both, request)
+    outcome = await _ask_store(run, "hybrid", sources.store.search_both, request)
     if isinstance(outcome, Ok):
         return SearchResults(query, None, None, both=outcome.value)
     if not is_damage(outcome.error):

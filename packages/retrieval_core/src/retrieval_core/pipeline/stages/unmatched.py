@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.pipeline.stages.state import Stage
-from retrieval_core.ports import FieldCatalogue, SamplesFields
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import chunk_fields, lookup, paths_of
@@ -80,14 +79,14 @@ async def find_unknown_fields(
         return None
     # Its circuit breaker is its own: that reading the fields takes too long says nothing about searches.
     run = run.within(SHARE).without_retries()
-    if isinstance(store, SamplesFields):
+    if "sample_fields" in store.capabilities:
         sampled = await run.call("fields", store.sample_fields)
         if isinstance(sampled, Failed):
             return None
         if sampled.value is not None:
             fields, looked_at = sampled.value
             return _report(names, fields, f"none of the {looked_at:,} chunks looked at has")
-    if not isinstance(store, FieldCatalogue):
+    if "fields" not in store.capabilities:
         return None
     outcome = await run.call("fields", store.fields, MOST_PATHS)
     fields = None if isinstance(outcome, Failed) else cast("object", outcome.value)

@@ -43,4 +43,4 @@ class StoreConformance(
 
 
 class CataloguedStoreConformance(StoreConformance, CatalogTests):
-    """The promises of :class:`retrieval_core.ports.CataloguedStore`."""
+    """The promises of :class:`retrieval_core.ports.Store`."""

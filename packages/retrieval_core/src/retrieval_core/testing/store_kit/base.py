@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from retrieval_core.errors import IndexNotFoundError
-from retrieval_core.ports import Change, FetchRequest, SearchRequest
+from retrieval_core.ports import Change, FetchRequest, SearchRequest, as_store
 from retrieval_core.types import Chunk, Document, content_hash
 from retrieval_core.types.filters import operators_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from retrieval_core.ports import Candidate, Side, Store
+    from retrieval_core.ports import Candidate, Capability, Side, Store
     from retrieval_core.types import Matrix, Vector
     from retrieval_core.types.filters import Filter
 
@@ -50,7 +50,7 @@ class StoreTestBase:
         """
 
         async def main() -> None:
-            store = await self.open_store(folder)
+            store = as_store(await self.open_store(folder))
             try:
                 await test(store)
             finally:
@@ -60,20 +60,20 @@ class StoreTestBase:
 
 
 def on_new_store(
-    *, needs: type = object
+    *, needs: Capability | None = None
 ) -> Callable[[Callable[[Any, Any], Awaitable[None]]], Callable[[Any, Path], None]]:
     """Make a test of a coroutine method: :meth:`StoreTestBase.run` gives it a new store, and closes that.
 
     Args:
-        needs: An optional protocol; the test is skipped for a store that does not follow it.
+        needs: The test is skipped for a store that does not have this optional method.
     """
 
     def decorate(test: Callable[[Any, Any], Awaitable[None]]) -> Callable[[Any, Path], None]:
         @wraps(test)
         def run(self: StoreTestBase, tmp_path: Path) -> None:
             async def with_store(store: Store) -> None:
-                if not isinstance(store, needs):
-                    pytest.skip(f"this store is not {needs.__name__}")
+                if needs is not None and needs not in store.capabilities:
+                    pytest.skip(f"this store has no {needs}()")
                 await test(self, store)
 
             self.run(tmp_path, with_store)

@@ -12,33 +12,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError, UnsupportedFilterError
-from retrieval_core.ports import Change, CountsChunks, CountsTerms, ListsDocuments, SourceState, TermCounts
+from retrieval_core.ports import Change, SourceState, TermCounts
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
 from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, on_new_store, put, units
 from retrieval_core.types.filters import OPERATORS, Eq, chunk_fields, matches
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from retrieval_core.ports import CataloguedStore, Store
-
-    class _ListingStore(Store, ListsDocuments, Protocol): ...
-
     from pathlib import Path
 
+    from retrieval_core.ports import Store
     from retrieval_core.types.filters import Filter
-
-    class _CountingStore(Store, CountsChunks, Protocol): ...
-
-    class _TermStore(Store, CountsTerms, Protocol): ...
 
 
 class CatalogTests(StoreTestBase):
     """Sources and their documents."""
 
     @on_new_store()
-    async def test_sources_are_remembered(self, store: CataloguedStore) -> None:
+    async def test_sources_are_remembered(self, store: Store) -> None:
         """States come back equal, the last one of a source counts, and removed sources are forgotten."""
         one, two = SourceState("one.csv", "h1", "r", 2), SourceState("two.md", "h2", "r", 1, "../else/two.md")
         assert dict(await store.sources()) == {}
@@ -50,7 +41,7 @@ class CatalogTests(StoreTestBase):
         assert dict(await store.sources()) == {"one.csv": newer}
 
     @on_new_store()
-    async def test_documents_of_a_source(self, store: CataloguedStore) -> None:
+    async def test_documents_of_a_source(self, store: Store) -> None:
         """Several documents may share a source; each is listed with its content hash until it is removed."""
         first, second = document("t#1", "one", "t"), document("t#2", "two", "t")
         await store.upsert(Change(documents=(first, second, document("o", "x", "other"))))
@@ -61,7 +52,7 @@ class CatalogTests(StoreTestBase):
         assert dict(await store.documents_of("\ud800")) == {}
 
     @on_new_store()
-    async def test_sources_change_with_their_documents(self, store: CataloguedStore) -> None:
+    async def test_sources_change_with_their_documents(self, store: Store) -> None:
         """A refused change leaves the catalog as it was."""
         state = SourceState("s", "h", "r", 1)
         await put(store, chunk("a"), documents=(document("d", source="s"),), sources=(state,))
@@ -70,7 +61,7 @@ class CatalogTests(StoreTestBase):
         assert dict(await store.sources()) == {"s": state}
 
     @on_new_store()
-    async def test_the_file_of_a_removed_document_is_forgotten(self, store: CataloguedStore) -> None:
+    async def test_the_file_of_a_removed_document_is_forgotten(self, store: Store) -> None:
         """Deleting a document removes the state of its source, so that indexing the file again brings it back."""
         states = tuple(SourceState(name, "h", "r", 1) for name in ("s", "other"))
         for state in states:
@@ -88,7 +79,7 @@ class CatalogTests(StoreTestBase):
         assert dict(await store.documents_of("s")) == {}
 
     @on_new_store()
-    async def test_hostile_names(self, store: CataloguedStore) -> None:
+    async def test_hostile_names(self, store: Store) -> None:
         """Any text may name a source; the source of a document with an empty one is its id."""
         names = [text for text in HOSTILE_TEXTS if text]
         states = {text: SourceState(text, "h", "r", 1) for text in names}
@@ -99,7 +90,7 @@ class CatalogTests(StoreTestBase):
             assert list(await store.documents_of(text)) == [f"d{text}"]
 
     @on_new_store()
-    async def test_a_closed_catalog_refuses(self, store: CataloguedStore) -> None:
+    async def test_a_closed_catalog_refuses(self, store: Store) -> None:
         """After closing, the catalog raises a store error."""
         await store.aclose()
         with pytest.raises(StoreError):
@@ -109,10 +100,10 @@ class CatalogTests(StoreTestBase):
 
 
 class ListTests(StoreTestBase):
-    """The promises of :class:`retrieval_core.ports.ListsDocuments`; skipped for a store that is none."""
+    """The promises of :meth:`retrieval_core.ports.Store.document_ids`; skipped for a store that is none."""
 
-    @on_new_store(needs=ListsDocuments)
-    async def test_each_document_is_listed_once(self, store: _ListingStore) -> None:
+    @on_new_store(needs="document_ids")
+    async def test_each_document_is_listed_once(self, store: Store) -> None:
         """Documents with chunks, with chunks only and without chunks are listed; removed ones are not."""
         await put(
             store,
@@ -125,8 +116,8 @@ class ListTests(StoreTestBase):
         await store.delete(["a", "empty"])
         assert sorted(await store.document_ids()) == ["chunks only", "\U0001f600 'é'/\"x\"#1"]
 
-    @on_new_store(needs=ListsDocuments)
-    async def test_an_empty_store_lists_no_documents(self, store: _ListingStore) -> None:
+    @on_new_store(needs="document_ids")
+    async def test_an_empty_store_lists_no_documents(self, store: Store) -> None:
         """Before the first write there is nothing to list; a store on a disk says that there is no index."""
         try:
             ids = await store.document_ids()
@@ -134,8 +125,8 @@ class ListTests(StoreTestBase):
             return
         assert list(ids) == []
 
-    @on_new_store(needs=ListsDocuments)
-    async def test_a_closed_store_lists_nothing(self, store: _ListingStore) -> None:
+    @on_new_store(needs="document_ids")
+    async def test_a_closed_store_lists_nothing(self, store: Store) -> None:
         """After closing, it raises a store error."""
         await store.aclose()
         with pytest.raises(StoreError):
@@ -146,10 +137,10 @@ EXAMPLES = 100
 
 
 class CountTests(StoreTestBase):
-    """The promises of :class:`retrieval_core.ports.CountsChunks`; skipped for a store that is none."""
+    """The promises of :meth:`retrieval_core.ports.Store.count_chunks`; skipped for a store that is none."""
 
-    @on_new_store(needs=CountsChunks)
-    async def test_counts_change_with_each_write(self, store: _CountingStore) -> None:
+    @on_new_store(needs="count_chunks")
+    async def test_counts_change_with_each_write(self, store: Store) -> None:
         """Before the first write there is nothing; what is added, replaced and removed counts as it is now."""
         is_a = Eq("kind", "a")
         assert await store.count_chunks(is_a) == 0
@@ -163,8 +154,8 @@ class CountTests(StoreTestBase):
         await store.delete(["d0"])
         assert await store.count_chunks(is_a) == 3
 
-    @on_new_store(needs=CountsTerms)
-    async def test_terms_are_counted_among_the_chunks_that_pass(self, store: _TermStore) -> None:
+    @on_new_store(needs="count_terms")
+    async def test_terms_are_counted_among_the_chunks_that_pass(self, store: Store) -> None:
         """Each chunk counts once for a term, however often it has it; what was removed does not count."""
         assert await store.count_terms(["moon"]) == TermCounts(0, {"moon": 0})
         rows = [
@@ -181,7 +172,7 @@ class CountTests(StoreTestBase):
         """For any metadata and any filter, exactly the chunks that match are counted."""
         with asyncio.Runner() as runner:
             store = runner.run(self.open_store(tmp_path))
-            if not isinstance(store, CountsChunks):
+            if "count_chunks" not in store.capabilities:
                 runner.run(store.aclose())
                 pytest.skip("this store does not count chunks")
             runner.run(put(store, chunk("c0")))
@@ -200,16 +191,16 @@ class CountTests(StoreTestBase):
             finally:
                 runner.run(store.aclose())
 
-    @on_new_store(needs=CountsChunks)
-    async def test_operators_that_are_not_declared_are_not_counted(self, store: _CountingStore) -> None:
+    @on_new_store(needs="count_chunks")
+    async def test_operators_that_are_not_declared_are_not_counted(self, store: Store) -> None:
         """An operator that a store does not declare raises; it never counts as passed."""
         await put(store, chunk("a"))
         for name in sorted(OPERATORS - (await store.describe()).filter_operators):
             with pytest.raises(UnsupportedFilterError):
                 await store.count_chunks(filter_strategies.example_of(name))
 
-    @on_new_store(needs=CountsChunks)
-    async def test_a_closed_store_does_not_count(self, store: _CountingStore) -> None:
+    @on_new_store(needs="count_chunks")
+    async def test_a_closed_store_does_not_count(self, store: Store) -> None:
         """After closing, it raises a store error."""
         await put(store, chunk("a"))
         await store.aclose()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, StoreError
-from retrieval_core.ports import Change, FieldCatalogue, FieldInfo
+from retrieval_core.ports import Change, FieldInfo
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit.base import StoreTestBase, chunk, document, on_new_store, put, units
 from retrieval_core.types import Chunk, PageSpan
@@ -22,11 +22,8 @@ from retrieval_core.types.filters import chunk_fields, lookup
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from typing import Protocol
 
     from retrieval_core.ports import Store
-
-    class _FieldStore(Store, FieldCatalogue, Protocol): ...
 
 
 EXAMPLES = 100
@@ -34,10 +31,10 @@ OF_EVERY_PASSAGE = chunk_fields(Chunk("", "", "")).keys()
 
 
 class FieldTests(StoreTestBase):
-    """The promises of :class:`retrieval_core.ports.FieldCatalogue`; skipped for a store that is none."""
+    """The promises of :meth:`retrieval_core.ports.Store.fields`; skipped for a store that is none."""
 
-    @on_new_store(needs=FieldCatalogue)
-    async def test_fields_have_their_types_and_counts(self, store: _FieldStore) -> None:
+    @on_new_store(needs="fields")
+    async def test_fields_have_their_types_and_counts(self, store: Store) -> None:
         """Nested fields have paths, nulls do not count, and a list has the types of its items."""
         metadata: list[dict[str, Any]] = [
             {"price": 1, "tags": ["a", 2], "specs": {"ram": 8, "maker": None}},
@@ -61,7 +58,7 @@ class FieldTests(StoreTestBase):
         """For any metadata each path is there exactly as often as a filter finds a value at it."""
         with asyncio.Runner() as runner:
             store = runner.run(self.open_store(tmp_path))
-            if not isinstance(store, FieldCatalogue):
+            if "fields" not in store.capabilities:
                 runner.run(store.aclose())
                 pytest.skip("this store has no catalogue of fields")
 
@@ -75,8 +72,8 @@ class FieldTests(StoreTestBase):
             finally:
                 runner.run(store.aclose())
 
-    @on_new_store(needs=FieldCatalogue)
-    async def test_fields_are_bounded_and_ordered(self, store: _FieldStore) -> None:
+    @on_new_store(needs="fields")
+    async def test_fields_are_bounded_and_ordered(self, store: Store) -> None:
         """The fields that most passages have come first, then by name, and never more than were asked for."""
         rows = [{"all": 1, **({"half": 1, "also half": 1} if row % 2 else {}), f"own{row}": 1} for row in range(4)]
         await put(store, *(chunk(f"c{row}", metadata=fields) for row, fields in enumerate(rows)))
@@ -88,8 +85,8 @@ class FieldTests(StoreTestBase):
         with pytest.raises(InvalidParameterError):
             await store.fields(0)
 
-    @on_new_store(needs=FieldCatalogue)
-    async def test_fields_change_with_each_write(self, store: _FieldStore) -> None:
+    @on_new_store(needs="fields")
+    async def test_fields_change_with_each_write(self, store: Store) -> None:
         """Before the first write there are none; those of chunks that are replaced or removed go."""
         assert dict(await store.fields(10)) == {}
         await put(store, chunk("a", document="d", metadata={"old": 1}), documents=(document("d"),))
@@ -99,8 +96,8 @@ class FieldTests(StoreTestBase):
         await store.delete(["d"])
         assert dict(await store.fields(100)) == {}
 
-    @on_new_store(needs=FieldCatalogue)
-    async def test_a_closed_catalogue_of_fields_refuses(self, store: _FieldStore) -> None:
+    @on_new_store(needs="fields")
+    async def test_a_closed_catalogue_of_fields_refuses(self, store: Store) -> None:
         """After closing, it raises a store error."""
         await store.aclose()
         with pytest.raises(StoreError):

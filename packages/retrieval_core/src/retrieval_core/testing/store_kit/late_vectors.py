@@ -18,7 +18,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     NotYetEmbeddedError,
 )
-from retrieval_core.ports import AddsVectors, Change, FetchRequest, SearchRequest, Versioned
+from retrieval_core.ports import Change, FetchRequest, SearchRequest
 from retrieval_core.testing.store_kit.base import (
     StoreTestBase,
     by_text,
@@ -37,33 +37,30 @@ from retrieval_core.types.filters import Eq
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Protocol
 
     from retrieval_core.ports import Store
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
-
-    class _LateStore(Store, AddsVectors, Protocol): ...
 
 
 CHUNKS = tuple(chunk(name, f"word {name}", document=name, metadata={"half": n % 2}) for n, name in enumerate("abcdef"))
 
 
 class LateVectorTests(StoreTestBase):
-    """The promises of :class:`retrieval_core.ports.AddsVectors`; skipped for a store that does not follow it."""
+    """The promises of :meth:`retrieval_core.ports.Store.add_vectors`; skipped for a store that does not follow it."""
 
     @on_new_store()
     async def test_a_store_that_adds_no_vectors_refuses_chunks_without(self, store: Store) -> None:
         """Nothing of the change is kept."""
-        if isinstance(store, AddsVectors):
+        if "add_vectors" in store.capabilities:
             pytest.skip("this store adds vectors")
         with pytest.raises(InvalidParameterError):
             await write_words(store, *CHUNKS)
         with suppress(IndexNotFoundError):
             assert not (await store.fetch(FetchRequest(chunk_ids=tuple(each.id for each in CHUNKS)))).chunks
 
-    @on_new_store(needs=AddsVectors)
-    async def test_words_are_found_before_the_vectors_come(self, store: _LateStore) -> None:
+    @on_new_store(needs="add_vectors")
+    async def test_words_are_found_before_the_vectors_come(self, store: Store) -> None:
         """A search by words is complete, one by vector says of how many chunks it knows; both are filtered."""
         assert await store.unembedded() == {}
         await put(store, *CHUNKS[:2])
@@ -82,8 +79,8 @@ class LateVectorTests(StoreTestBase):
         fetched = await store.fetch(FetchRequest(chunk_ids=("a", "c"), with_vectors=True))
         assert (sorted(fetched.chunks), list(fetched.vectors)) == (["a", "c"], ["a"])
 
-    @on_new_store(needs=AddsVectors)
-    async def test_a_search_whose_chunks_all_have_vectors_is_complete(self, store: _LateStore) -> None:
+    @on_new_store(needs="add_vectors")
+    async def test_a_search_whose_chunks_all_have_vectors_is_complete(self, store: Store) -> None:
         """The filter says which chunks matter."""
         await put(store, *CHUNKS[::2])
         await write_words(store, *CHUNKS[1::2])
@@ -91,8 +88,8 @@ class LateVectorTests(StoreTestBase):
         assert await found(store, Eq("half", 0)) == (list("ace"), None)
         assert await found(store, Eq("half", 1)) == ([], (3, 0))
 
-    @on_new_store(needs=AddsVectors)
-    async def test_vectors_that_come_later_are_as_good(self, store: _LateStore) -> None:
+    @on_new_store(needs="add_vectors")
+    async def test_vectors_that_come_later_are_as_good(self, store: Store) -> None:
         """In whatever order they come: candidates and scores are those of chunks that were written with them."""
         await write_words(store, *CHUNKS)
         order = (3, 0, 5, 1, 4, 2)
@@ -111,16 +108,16 @@ class LateVectorTests(StoreTestBase):
         assert (await store.describe()).unembedded == 0
         assert await store.unembedded() == {}
 
-    @on_new_store(needs=AddsVectors)
-    async def test_one_change_may_hold_both_kinds(self, store: _LateStore) -> None:
+    @on_new_store(needs="add_vectors")
+    async def test_one_change_may_hold_both_kinds(self, store: Store) -> None:
         """Each row belongs to the next chunk that is not written without."""
         await store.upsert(Change(CHUNKS[:4], units(2), unembedded=frozenset({"a", "c"})))
         assert await found(store) == (["b", "d"], (4, 2))
         fetched = await store.fetch(FetchRequest(chunk_ids=("b", "d"), with_vectors=True))
         np.testing.assert_allclose([fetched.vectors[name] for name in "bd"], units(2), atol=1e-6)
 
-    @on_new_store(needs=AddsVectors)
-    async def test_what_does_not_wait_is_passed_over(self, store: _LateStore) -> None:
+    @on_new_store(needs="add_vectors")
+    async def test_what_does_not_wait_is_passed_over(self, store: Store) -> None:
         """A chunk that is gone, was replaced by another text or has its vector; the others get theirs."""
         await write_words(store, *CHUNKS[:4])
         await store.delete(["a"])
@@ -132,8 +129,8 @@ class LateVectorTests(StoreTestBase):
         np.testing.assert_allclose(kept, unit(50), atol=1e-6)
         assert list(await store.unembedded()) == ["c"]
 
-    @on_new_store(needs=AddsVectors)
-    async def test_removed_and_replaced_chunks_wait_no_more(self, store: _LateStore) -> None:
+    @on_new_store(needs="add_vectors")
+    async def test_removed_and_replaced_chunks_wait_no_more(self, store: Store) -> None:
         """By deleting their document, replacing it, and replacing them alone."""
         await write_words(store, *CHUNKS[:3], documents=tuple(document(name) for name in "abc"))
         await store.delete(["a"])
@@ -142,10 +139,10 @@ class LateVectorTests(StoreTestBase):
         assert (await store.unembedded(), (await store.describe()).unembedded) == ({}, 0)
         assert await found(store) == (["c"], None)
 
-    @on_new_store(needs=AddsVectors)
-    async def test_adding_vectors_is_a_write(self, store: _LateStore) -> None:
+    @on_new_store(needs="add_vectors")
+    async def test_adding_vectors_is_a_write(self, store: Store) -> None:
         """It changes version and generation; where nothing waits, nothing is written."""
-        if not isinstance(store, Versioned):
+        if "version" not in store.capabilities:
             pytest.skip("this store does not tell its version")
         await write_words(store, *CHUNKS[:2])
         seen = [await store.version()]
@@ -155,8 +152,8 @@ class LateVectorTests(StoreTestBase):
         assert len(set(seen)) == 2
         assert seen[1] == seen[2]
 
-    @on_new_store(needs=AddsVectors)
-    async def test_vectors_that_do_not_fit_what_waits_are_refused(self, store: _LateStore) -> None:
+    @on_new_store(needs="add_vectors")
+    async def test_vectors_that_do_not_fit_what_waits_are_refused(self, store: Store) -> None:
         """Vectors of another dimension, too few of them, and ids of no chunk; nothing changes."""
         await write_words(store, *CHUNKS[:2])
         with pytest.raises(DimensionMismatchError):
@@ -178,10 +175,10 @@ class LateVectorTests(StoreTestBase):
 
         async def test() -> None:
             reader = await self.open_store(tmp_path)
-            if not isinstance(reader, AddsVectors):
+            if "add_vectors" not in reader.capabilities:
                 pytest.skip("this store adds no vectors")
             writer = await self.open_store(tmp_path)
-            assert isinstance(writer, AddsVectors)
+            assert "add_vectors" in writer.capabilities
             await write_words(writer, *CHUNKS)
             try:
                 assert (await reader.describe()).chunks

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import IndexNotFoundError, StoreError
-from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Versioned, held_index
+from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, as_store
 from retrieval_core.testing.store_kit.base import (
     StoreTestBase,
     by_text,
@@ -27,11 +27,8 @@ from retrieval_core.types.filters import Eq, Ne
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Protocol
 
     from retrieval_core.ports import Store
-
-    class _VersionedStore(Store, Versioned, Protocol): ...
 
 
 VERSIONS = 20
@@ -113,10 +110,10 @@ def _assert_one_version(names: list[str]) -> None:
 
 
 class VersionTests(StoreTestBase):
-    """The promises of :class:`retrieval_core.ports.Versioned`; skipped for a store that is not."""
+    """The promises of :meth:`retrieval_core.ports.Store.version`; skipped for a store that is not."""
 
-    @on_new_store(needs=Versioned)
-    async def test_every_write_changes_the_version(self, store: _VersionedStore) -> None:
+    @on_new_store(needs="version")
+    async def test_every_write_changes_the_version(self, store: Store) -> None:
         """Adding, replacing by the same and deleting change it; reading does not."""
         seen = [await store.version()]
         assert seen == [None]
@@ -130,15 +127,15 @@ class VersionTests(StoreTestBase):
         assert None not in seen[1:]
         assert len(set(seen)) == len(seen)
 
-    @on_new_store(needs=Versioned)
-    async def test_an_index_in_memory_is_that_of_the_last_write(self, store: _VersionedStore) -> None:
+    @on_new_store(needs="version")
+    async def test_an_index_in_memory_is_that_of_the_last_write(self, store: Store) -> None:
         """The index that a store holds has the store's version and results; a store need not hold any."""
         for number in range(2):
             rows = [chunk(f"c{number}{row}", "moon", document=f"d{number}") for row in range(3)]
             await put(store, *rows, documents=(document(f"d{number}"),))
             sides = (await store.describe()).sides
             for _ in range(3):
-                held = held_index(store)
+                held = store.held()
                 if held is None:
                     if "lexical" in sides:
                         await by_text(store, "moon")
@@ -159,7 +156,7 @@ class VersionTests(StoreTestBase):
         """The same writes to another index give another version."""
 
         async def version_of_a_new_one(store: Store) -> None:
-            if not isinstance(store, Versioned):
+            if "version" not in store.capabilities:
                 pytest.skip("this store does not tell its version")
             await put(store, chunk("a"))
             versions.add(await store.version())
@@ -175,7 +172,7 @@ class VersionTests(StoreTestBase):
         """What is written to each of two copies of one index gives another version, even if it is the same."""
 
         async def write(store: Store) -> None:
-            if not isinstance(store, Versioned):
+            if "version" not in store.capabilities:
                 pytest.skip("this store does not tell its version")
             await put(store, chunk("a"))
             versions.append(await store.version())
@@ -196,8 +193,8 @@ class VersionTests(StoreTestBase):
         place.mkdir()
 
         async def test() -> None:
-            reader = await self.open_store(place)
-            if not isinstance(reader, Versioned):
+            reader = as_store(await self.open_store(place))
+            if "version" not in reader.capabilities:
                 pytest.skip("this store does not tell its version")
             await self._write(place, "old")
             if not await holds_chunks(reader):

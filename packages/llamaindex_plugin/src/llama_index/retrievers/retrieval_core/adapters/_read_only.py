@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from retrieval_core.errors import StoreError
+from retrieval_core.ports import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,38 +13,25 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Change
 
 
-class ReadOnlyStore:
+class ReadOnlyStore(Store):
     """A store that refuses to be written.
 
     Args:
+        location: Readable location, for messages.
         refusal: Says so, and what to do instead.
     """
 
-    def __init__(self, refusal: str) -> None:
+    def __init__(self, location: str, refusal: str) -> None:
+        self._location = location
         self._refusal = refusal
-        self._closed = False
 
-    async def upsert(self, change: Change) -> None:  # noqa: ARG002 - as the port has it
-        """Refuse to write.
+    @property
+    def location(self) -> str:
+        """Readable location, for messages."""
+        return self._location
 
-        Raises:
-            StoreError: Always.
-        """
-        self._refuse()
+    async def _upsert(self, change: Change) -> None:  # noqa: ARG002 - as the port has it
+        raise StoreError(self._refusal)
 
-    async def delete(self, document_ids: Sequence[str]) -> int:  # noqa: ARG002 - as the port has it
-        """Refuse to write.
-
-        Raises:
-            StoreError: Always.
-        """
-        self._refuse()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            msg = "the store is closed"
-            raise StoreError(msg)
-
-    def _refuse(self) -> NoReturn:
-        self._check_open()
+    async def _delete(self, document_ids: Sequence[str]) -> int:  # noqa: ARG002 - as the port has it
         raise StoreError(self._refusal)

@@ -14,7 +14,6 @@ from llama_index.retrievers.retrieval_core.adapters._calls import Calls
 from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.convert import chunk_with_node
-from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.errors import IncompleteSearchError, InvalidParameterError, SearchError, StoreError
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.run.caching import LruCache
@@ -117,7 +116,7 @@ class LlamaIndexRetrieverStore(ReadOnlyStore):
     def __init__(self, retriever: BaseRetriever, *, name: str | None = None, is_async: bool = False) -> None:
         self._retriever = LlamaIndexRetriever(retriever, name=name, is_async=is_async)
         self._who = type(retriever).__name__
-        super().__init__(f"{self._who} is a retriever of LlamaIndex, which is only read")
+        super().__init__(self._who, f"{self._who} is a retriever of LlamaIndex, which is only read")
         self._remembered: LruCache[str, Chunk] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
 
     @property
@@ -125,27 +124,20 @@ class LlamaIndexRetrieverStore(ReadOnlyStore):
         """The retriever's."""
         return self._retriever.id
 
-    async def describe(self) -> StoreInfo:
-        """Refuse: a retriever does not tell what it searches.
-
-        Raises:
-            StoreError: Always.
-        """
+    async def _describe(self) -> StoreInfo:
+        """Refuse: a retriever does not tell what it searches."""
         msg = f"{self._who} is a retriever of LlamaIndex, which does not tell what it searches"
         raise StoreError(msg)
 
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+    async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the retriever's passages that match, in its order.
 
         Raises:
             IncompleteSearchError: There may be others that match, or nodes could not be read; it carries the
                 results so far.
             SearchError: It was to be searched with a vector.
-            InvalidParameterError: The request is not well formed.
             ServiceError: The retriever failed.
         """
-        self._check_open()
-        check_search(request)
         if request.text is None:
             msg = f"{self._who} is a retriever, which takes a question and no vector; set search.mode = 'lexical'"
             raise SearchError(msg)
@@ -166,15 +158,13 @@ class LlamaIndexRetrieverStore(ReadOnlyStore):
             raise IncompleteSearchError("; ".join(problems), passing[: request.limit])
         return tuple(passing[: request.limit])
 
-    async def fetch(self, request: FetchRequest) -> Fetched:
+    async def _fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested chunks that the retriever gave in the last minutes, and that match."""
-        self._check_open()
         known = {name: chunk for name in request.chunk_ids if (chunk := self._remembered.get(name)) is not None}
         return Fetched({name: chunk for name, chunk in known.items() if matches(request.filter, chunk_fields(chunk))})
 
-    async def aclose(self) -> None:
-        """Stop the threads; the retriever stays open. Closing twice is fine."""
-        self._closed = True
+    async def _close(self) -> None:
+        """Stop the threads; the retriever stays open."""
         await self._retriever.aclose()
 
 

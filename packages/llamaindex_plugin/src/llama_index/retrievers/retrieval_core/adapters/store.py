@@ -21,8 +21,7 @@ from llama_index.retrievers.retrieval_core.adapters._pushdown import pushed
 from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.convert import NodeChunk, chunk_with_node
-from retrieval_core.adapters.stores.checks import check_search, unit_rows
-from retrieval_core.adapters.stores.fields import first_fields
+from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.errors import (
     DimensionMismatchError,
     IncompleteSearchError,
@@ -192,8 +191,10 @@ class LlamaIndexStore(ReadOnlyStore):
             check_kind(docstore, "docstore", BaseDocumentStore, "a document store of LlamaIndex, as in index.docstore")
         self._store = vector_store
         self._who = type(vector_store).__name__
-        super().__init__(f"{self._who} is only read here; write with LlamaIndex, for instance index.insert_nodes(…)")
-        self._location = name or f"llama-index/{self._who}/{token_hex(8)}"
+        super().__init__(
+            name or f"llama-index/{self._who}/{token_hex(8)}",
+            f"{self._who} is only read here; write with LlamaIndex, for instance index.insert_nodes(…)",
+        )
         self.abilities = abilities_of(vector_store) if abilities is None else abilities
         self._check(docstore, similarities)
         self._node_ids = node_ids
@@ -240,13 +241,10 @@ class LlamaIndexStore(ReadOnlyStore):
         """Always empty: a vector store reports no version, so results with its nodes are not cached."""
         return ""
 
-    async def describe(self) -> StoreInfo:
+    async def _describe(self) -> StoreInfo:
         """Return the store's contents and abilities.
 
         Documents are those that the docstore's nodes name; without a docstore they are not known, and 0.
-
-        Raises:
-            StoreError: It is closed, or cannot count what it keeps.
         """
         passages = await self._current()
         has_words = self._has_words(passages)
@@ -261,7 +259,7 @@ class LlamaIndexStore(ReadOnlyStore):
             filter_operators=OPERATORS,
         )
 
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+    async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates with their chunks, best first; equal scores are ordered by chunk id.
 
         Raises:
@@ -269,10 +267,8 @@ class LlamaIndexStore(ReadOnlyStore):
                 no cosines; it carries the results so far.
             DimensionMismatchError: The vectors have another dimension than the question's.
             UnsupportedSearchError: It has no keyword search.
-            InvalidParameterError: The request is not well formed.
             ServiceError: The store failed.
         """
-        check_search(request)
         passages = await self._current()
         if request.vector is not None:
             return await self._query(request, passages, VectorStoreQueryMode.DEFAULT)
@@ -291,7 +287,7 @@ class LlamaIndexStore(ReadOnlyStore):
             found = [replace(item, vector=vectors.get(item.chunk_id)) for item in found]
         return self._complete(found, _unread(passages))
 
-    async def fetch(self, request: FetchRequest) -> Fetched:
+    async def _fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested chunks that exist; there are no documents and sections.
 
         They come from the vector store if it keeps text and reads by id. Otherwise they come from the docstore, or from
@@ -322,22 +318,15 @@ class LlamaIndexStore(ReadOnlyStore):
             vectors |= self._vectors_of([name for name in passing if name not in vectors])
         return Fetched(chunks=passing, vectors={name: vector for name, vector in vectors.items() if name in passing})
 
-    async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
-        """Return the fields of the docstore's chunks by their paths; none without a docstore.
+    async def _fields(self) -> Mapping[str, FieldInfo]:
+        """Return the fields of the docstore's chunks; none without a docstore."""
+        return (await self._current()).fields
 
-        Raises:
-            InvalidParameterError: The limit is less than 1.
-        """
-        passages = await self._current()
-        return first_fields(passages.fields, limit)
-
-    async def aclose(self) -> None:
-        """Stop the threads; vector store and docstore stay open. Closing twice is fine."""
-        self._closed = True
+    async def _close(self) -> None:
+        """Stop the threads; vector store and docstore stay open."""
         await self._calls.aclose()
 
     async def _current(self) -> Passages:
-        self._check_open()
         return self._nothing if self._passages is None else await self._calls.in_thread(self._passages.current)
 
     @property
@@ -582,12 +571,8 @@ class LlamaIndexHybridStore(LlamaIndexStore):
             msg = f"{self._who} has no hybrid mode, or abilities do not tell of it (StoreAbilities.is_hybrid)"
             raise InvalidParameterError(msg)
 
-    async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates of the store's mode ``HYBRID``, best first, with its scores.
-
-        Raises:
-            RetrievalError: As :meth:`search`.
-        """
+    async def _search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Return the best candidates of the store's mode ``HYBRID``, best first, with its scores."""
         passages = await self._current()
         return await self._query(request, passages, VectorStoreQueryMode.HYBRID)
 

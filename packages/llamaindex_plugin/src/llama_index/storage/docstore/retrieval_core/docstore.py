@@ -13,7 +13,7 @@ from llama_index.retrievers.retrieval_core.convert import node_from_chunk, thawe
 from llama_index.vector_stores.retrieval_core.nodes import node_of
 from llama_index.vector_stores.retrieval_core.reading import all_chunks, chunks_of_documents
 from retrieval_core.errors import StoreError
-from retrieval_core.ports import FetchRequest, Store
+from retrieval_core.ports import FetchRequest, Store, as_store
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Chunk, Section
 from retrieval_core.types import Document as IndexedDocument
@@ -39,7 +39,7 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
         check_abilities(
             store, "store", ("fetch", "search"), "give the store of a pipeline, retriever.pipeline.store for instance"
         )
-        self._store = store
+        self._store = as_store(store)
         self._bridge = SyncBridge()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from retrieval_core.adapters.stores.checks import unit_rows
+from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, INTEGER_COLUMNS, SECTIONS, SOURCES
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum, damage_of
 from retrieval_core.errors import IndexFormatError, MissingExtraError

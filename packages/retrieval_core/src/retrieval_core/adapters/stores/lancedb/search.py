@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from retrieval_core.adapters.stores.checks import unit_rows
+from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.columns import Columns, evaluate
 from retrieval_core.adapters.stores.lancedb.records import ALL, StaleViewError
 from retrieval_core.adapters.stores.lancedb.schema import VECTOR, ZERO, arrow, is_record, lancedb, read_rows

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from retrieval_core.adapters.stores.checks import check_search
 from retrieval_core.adapters.stores.lancedb import records
 from retrieval_core.adapters.stores.lancedb.schema import VECTOR
 from retrieval_core.adapters.stores.lancedb.session import LanceDBSession
@@ -101,66 +98,28 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
 
     async def load(self) -> None:
         """Import LanceDB and open the table, which takes seconds on a busy machine."""
-        await self._read_or(None, lambda _: None)
+        await self._exists()
 
-    async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates of hybrid search, fused by LanceDB's reciprocal rank fusion.
+    async def _search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Search both ways, and fuse by LanceDB's reciprocal rank fusion.
 
         Each search returns as many candidates as the limit. The score is the sum of ``1 / (60 + rank)``.
-
-        Args:
-            request: Has both ``vector`` and ``text``.
-
-        Raises:
-            InvalidParameterError: One of them is missing, or the request is not well formed otherwise.
-            StoreError: As :meth:`search`.
         """
-        if request.vector is None or request.text is None:
-            msg = "hybrid search needs a vector and a text"
-            raise InvalidParameterError(msg)
-        check_search(replace(request, text=None))
-        session = self._current()
-        return await session.read(partial(self._search, session, request))
+        return await self._search(request)
 
-    async def remember(self, settings: str) -> None:
-        """Keep the settings of the index in its folder; nothing happens if there is none yet.
-
-        Raises:
-            OSError: The folder cannot be written.
-            StoreError: The index cannot be read.
-        """
+    async def _remember(self, settings: str) -> None:
         if await self._exists():
             await asyncio.to_thread(write_to_folder, self._path, self._table, settings)
 
-    async def optimize(self) -> None:
-        """Update the indexes on the disk, and wait for it; otherwise that happens now and then by itself.
-
-        Raises:
-            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
-            StoreError: The index cannot be written.
-        """
+    async def _optimize(self) -> None:
+        """Update the indexes on the disk, and wait for it; otherwise that happens now and then by itself."""
         await self._current().sweep()
 
-    async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
-        """Compare what is stored with the checksums that were written with it. Nothing is written.
-
-        Args:
-            document_ids: Ids of the documents to check. Default: all.
-
-        Raises:
-            IndexNotFoundError: Nothing was written yet.
-            StoreError: The index cannot be read.
-        """
+    async def _find_damage(self, document_ids: Collection[str] | None) -> StoredDamage:
         return await self._current().read(lambda view: records.find_damage(view, document_ids))
 
-    async def repair(self) -> None:
-        """Update the indexes on the disk; damaged rows are for the caller to write again.
-
-        Raises:
-            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
-            StoreError: The index cannot be written.
-        """
-        await self.optimize()
+    async def _repair(self) -> None:
+        await self._optimize()
 
     def _open(self) -> LanceDBSession:
         return LanceDBSession(self._path, self._table, self._busy_timeout, self._identity.manifest())
@@ -172,7 +131,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
         )
         raise StoreError(msg)
 
-    async def _apply(self, change: Change) -> None:
+    async def _upsert(self, change: Change) -> None:
         def work(view: View, table: Any) -> tuple[None, int]:
             self._identity.check_change(change, self._checked_manifest(view))
             return None, records.apply_change(view, table, change, self._analyzer)
@@ -186,7 +145,7 @@ class LanceDBStore(LocalStore["View", LanceDBSession]):
 
         return await self._current().write(work)
 
-    def _search(self, session: LanceDBSession, request: SearchRequest, view: View) -> tuple[Candidate, ...]:
+    def _search_view(self, session: LanceDBSession, request: SearchRequest, view: View) -> tuple[Candidate, ...]:
         from retrieval_core.adapters.stores.lancedb import search  # noqa: PLC0415 - numpy is slow to import
 
         self._checked_manifest(view)

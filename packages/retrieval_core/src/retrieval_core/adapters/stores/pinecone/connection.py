@@ -83,12 +83,6 @@ class PineconeConnection:
         """Where the index is, for people."""
         return f"Pinecone index {self._name or self._host}"
 
-    def check_open(self) -> None:
-        """Raise :class:`StoreError` after closing."""
-        if self._closed:
-            msg = "the store is closed"
-            raise StoreError(msg)
-
     async def call(self, method: str, **arguments: Any) -> Any:
         """Call a method of the client once.
 
@@ -96,7 +90,9 @@ class PineconeConnection:
             ServiceError: Pinecone refused, failed or could not be reached.
             StoreError: The connection was closed.
         """
-        self.check_open()
+        if self._closed:
+            msg = "the store is closed"
+            raise StoreError(msg)
         try:
             index = await self._index()
             return await getattr(index, method)(**arguments)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import AliasChoices, Field, SecretStr
 
+from retrieval_core.adapters.stores.base import StoreBase, unit_rows
 from retrieval_core.adapters.stores.best_matches import MOST_RESULTS
-from retrieval_core.adapters.stores.checks import Identity, check_change, check_search, unit_rows
 from retrieval_core.adapters.stores.foreign import FieldMapping, is_in_ranges
 from retrieval_core.adapters.stores.paths import is_text
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
@@ -36,9 +36,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.ports import Candidate, CollectionState, Fetched, RecordDamage, StoredDamage, StoreInfo
-from retrieval_core.text.analysis import Analyzer
-from retrieval_core.types.filters import OPERATORS
+from retrieval_core.ports import Candidate, CollectionState, Fetched, RecordDamage, StoredDamage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -46,7 +44,8 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.adapters.stores.pinecone.filters import Expression
-    from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Side, SourceState
+    from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Side, SourceState, StoreInfo
+    from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Chunk, Vector
 
 _DISTANCES = {"cosine": "Cosine", "dotproduct": "Dot", "euclidean": "Euclidean"}
@@ -74,7 +73,7 @@ class PineconeSettings(AdapterSettings):
     preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
 
 
-class PineconeStore(LoadsPackage):
+class PineconeStore(LoadsPackage, StoreBase):
     """Keeps chunks in a Pinecone index, or searches one that another program filled.
 
     Only chunks are kept; fetching documents and sections finds nothing. A change is several requests, each visible
@@ -96,9 +95,6 @@ class PineconeStore(LoadsPackage):
         dimension: Components of each vector, given exactly when the embedder is.
         sparse: Whether the index keeps sparse vectors for lexical search, for which its metric must be ``dotproduct``.
             See :mod:`retrieval_core.adapters.stores.pinecone.records`.
-
-    Attributes:
-        sides: The kinds of search it does, known without asking Pinecone.
 
     Raises:
         ConfigurationError: The key is missing, or both the index's name and host.
@@ -123,12 +119,13 @@ class PineconeStore(LoadsPackage):
     ) -> None:
         self._connection = PineconeConnection(api_key, index_name, host)
         location = f"{self._connection.location}, namespace {namespace or '__default__'}"
-        self._analyzer = analyzer or Analyzer()
-        self._identity = Identity(location, self._analyzer.id, embedder_id, dimension)
+        super().__init__(location, embedder_id=embedder_id, dimension=dimension, analyzer=analyzer)
         self._mapping = FieldMapping.load(fields, "store.pinecone.fields", is_flat=True)
         self._is_mapped = bool(fields)
         self._namespace = namespace
         self._sparse = sparse
+        kept: dict[Side, bool] = {"dense": dimension is not None, "lexical": sparse}
+        self.sides = frozenset(side for side, is_kept in kept.items() if is_kept)
         self._catalog = SourceCatalog(self._connection, namespace)
         self._reader = NamespaceReader(
             self._connection,
@@ -139,8 +136,6 @@ class PineconeStore(LoadsPackage):
             sparse=sparse,
             location=location,
         )
-        kept: dict[Side, bool] = {"dense": dimension is not None, "lexical": sparse}
-        self.sides: frozenset[Side] = frozenset(side for side, is_kept in kept.items() if is_kept)
 
     @classmethod
     def from_settings(cls, settings: PineconeSettings, parts: AdapterParts) -> Self:
@@ -153,32 +148,19 @@ class PineconeStore(LoadsPackage):
         words = f"sparse by {self._analyzer.id}" if self._sparse else "dense"
         return f"{self._identity.location}, {self._mapping.id}, {words}"
 
-    async def describe(self) -> StoreInfo:
-        """Return the store's contents and abilities; documents are those that this library wrote.
-
-        Raises:
-            ServiceError: Pinecone failed.
-        """
+    async def _describe(self) -> StoreInfo:
+        """Return the store's contents and abilities; documents are those that this library wrote."""
         stats = await self._reader.stats()
         counts = _counts(stats)
-        documents = counts.get(self._catalog.documents_namespace, 0)
-        return StoreInfo(
-            location=self._identity.location,
-            manifest=None,
-            generation=None,
-            documents=documents,
+        return self._info(
+            None,
+            documents=counts.get(self._catalog.documents_namespace, 0),
             chunks=self._points(counts),
             sides=self.sides,
-            filter_operators=OPERATORS,
             collection=self._state(stats),
         )
 
-    async def describe_collection(self) -> CollectionState:
-        """Return Pinecone's report on the namespace, even if it can't be searched.
-
-        Raises:
-            ServiceError: Pinecone failed.
-        """
+    async def _describe_collection(self) -> CollectionState:
         return self._state(await self._reader.stats())
 
     def _state(self, stats: Any) -> CollectionState:
@@ -189,19 +171,10 @@ class PineconeStore(LoadsPackage):
         default = counts.get("", 0) or counts.get("__default__", 0)
         return default if self._namespace in {"", "__default__"} else counts.get(self._namespace, 0)
 
-    async def upsert(self, change: Change) -> None:
-        """Apply a change.
-
-        Raises:
-            DimensionMismatchError: The vectors have another dimension than the index.
-            InvalidParameterError: A part of it exceeds Pinecone's limits; nothing was written.
-            ServiceError: Pinecone failed; a part may have been written.
-        """
-        self._connection.check_open()
-        check_change(change)
+    async def _upsert(self, change: Change) -> None:
         if self._identity.embedder_id is None:
             raise EmbedderMismatchError("another program", None, self._identity.location)
-        self._identity.check_change(change, self._identity.manifest())
+        self._manifest_for(change, None)
         self._catalog.check(change, self._identity.location)
         records = await asyncio.to_thread(self._records, change)
         dimension = await self._reader.dimension()
@@ -212,13 +185,7 @@ class PineconeStore(LoadsPackage):
         await self._connection.delete(self._namespace, former - {record.id for record in records})
         await self._catalog.write(change, dimension)
 
-    async def delete(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with all that belongs to them, and return how many chunks were removed.
-
-        Raises:
-            ServiceError: Pinecone failed; a part may be removed.
-        """
-        self._connection.check_open()
+    async def _delete(self, document_ids: Sequence[str]) -> int:
         names = {name for name in document_ids if is_text(name)}
         if not names:
             return 0
@@ -228,22 +195,15 @@ class PineconeStore(LoadsPackage):
         await self._catalog.forget_documents(names)
         return len(ids)
 
-    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
-        """Return the best candidates with their chunks, best first; equal scores are ordered by chunk id.
-
-        One request, and more only where the limit cuts through equal scores, or where records do not match.
+    async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        """Search with one request, and more only if the limit cuts through equal scores, or records do not match.
 
         Raises:
             IncompleteSearchError: Fewer than the limit match among the best that could be read, at most 10,000, or some
                 of these have no text; it carries the others.
             UnsupportedFilterError: The filter names more values than Pinecone takes.
-            DimensionMismatchError: The vector has another dimension than the index.
-            InvalidParameterError: The request is not well formed, or asks for more than 10,000.
-            StoreError: The index cannot be searched in this way.
-            ServiceError: Pinecone failed.
+            InvalidParameterError: More than 10,000 are asked for.
         """
-        self._connection.check_open()
-        check_search(request)
         if request.limit > MOST_RESULTS:
             msg = f"Pinecone returns at most {MOST_RESULTS} results, got the limit {request.limit}"
             raise InvalidParameterError(msg)
@@ -270,14 +230,8 @@ class PineconeStore(LoadsPackage):
             raise IncompleteSearchError(missing, found)
         return found
 
-    async def fetch(self, request: FetchRequest) -> Fetched:
-        """Return those of the requested chunks that exist; there are no documents and sections.
-
-        Raises:
-            UnsupportedFilterError: The filter names more values than Pinecone takes.
-            ServiceError: Pinecone failed.
-        """
-        self._connection.check_open()
+    async def _fetch(self, request: FetchRequest) -> Fetched:
+        """Return those of the requested chunks that exist; there are no documents and sections."""
         expression = translate(request.filter, self._mapping if self._is_mapped else None)
         if expression is False:
             return Fetched()
@@ -300,16 +254,8 @@ class PineconeStore(LoadsPackage):
                         vectors[chunk.id] = np.asarray(record.values, dtype=np.float32)
         return Fetched(chunks=chunks, vectors=vectors)
 
-    async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
-        """Compare chunks with the checksums that were written with them; reads all with their vectors.
-
-        Args:
-            document_ids: Ids of the documents to check. Default: all.
-
-        Raises:
-            ServiceError: Pinecone failed.
-        """
-        self._connection.check_open()
+    async def _find_damage(self, document_ids: Collection[str] | None) -> StoredDamage:
+        """Compare chunks with the checksums that were written with them; reads all with their vectors."""
         condition: dict[str, Any] = {POSITION: {"$gte": 0}}
         if document_ids is not None:
             condition = {DOCUMENT: {"$in": [name for name in document_ids if is_text(name)]}}
@@ -331,45 +277,27 @@ class PineconeStore(LoadsPackage):
                 found[compared[0]] = compared[1]
         return StoredDamage(found, unsealed=unsealed)
 
-    async def sample_fields(self) -> tuple[frozenset[str], int]:
-        """Return the fields of 100 records, as Pinecone has no list of all.
-
-        Raises:
-            ServiceError: Pinecone failed.
-        """
-        self._connection.check_open()
+    async def _sample_fields(self) -> tuple[frozenset[str], int]:
+        """Return the fields of 100 records, as Pinecone has no list of all."""
         return await self._reader.sample_fields()
 
-    async def sample_records(self) -> Sequence[Mapping[str, Any]]:
-        """Return the metadata of some records of another program, so that a mapping can be proposed."""
-        self._connection.check_open()
+    async def _sample_records(self) -> Sequence[Mapping[str, Any]]:
         return [metadata for _, metadata in await self._reader.sample() if RECORD not in metadata]
 
-    async def sources(self) -> Mapping[str, SourceState]:
-        """Return the state of every source, by its name."""
+    async def _sources(self) -> Mapping[str, SourceState]:
         return await self._catalog.sources()
 
-    async def documents_of(self, source: str) -> Mapping[str, str]:
-        """Return the content hashes of a source's documents, by document id."""
-        self._connection.check_open()
+    async def _documents_of(self, source: str) -> Mapping[str, str]:
         return await self._catalog.documents_of(source)
 
-    async def document_ids(self) -> Sequence[str]:
-        """Return the id of each document.
-
-        Raises:
-            StoreError: Another program filled the index.
-            ServiceError: Pinecone failed.
-        """
-        self._connection.check_open()
+    async def _document_ids(self) -> Sequence[str]:
         ids = await self._catalog.document_ids()
         if not ids and (await self.describe()).chunks:
-            msg = f"{self._identity.location}: another program filled it, and its documents cannot be listed"
+            msg = f"{self.location}: another program filled it, and its documents cannot be listed"
             raise StoreError(msg)
         return ids
 
-    async def aclose(self) -> None:
-        """Close connections; further calls are errors. Closing twice is fine."""
+    async def _close(self) -> None:
         await self._connection.aclose()
 
     def _range(self, part: ChunkRange) -> Expression:

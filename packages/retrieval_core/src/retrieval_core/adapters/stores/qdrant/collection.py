@@ -23,7 +23,7 @@ from retrieval_core.ports import CollectionState, Manifest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.adapters.stores.checks import Identity
+    from retrieval_core.adapters.stores.base import Identity
     from retrieval_core.adapters.stores.foreign import FieldMapping
     from retrieval_core.adapters.stores.qdrant.connection import QdrantConnection
 

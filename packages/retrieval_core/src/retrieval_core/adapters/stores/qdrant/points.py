@@ -12,7 +12,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
-from retrieval_core.adapters.stores.checks import unit_rows
+from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.qdrant.filters import OWN, digested
 from retrieval_core.adapters.stores.query_terms import passage_weights
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader

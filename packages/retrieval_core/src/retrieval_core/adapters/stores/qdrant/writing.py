@@ -24,7 +24,7 @@ from retrieval_core.adapters.stores.qdrant.reading import of_kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from retrieval_core.adapters.stores.checks import Identity
+    from retrieval_core.adapters.stores.base import Identity
     from retrieval_core.adapters.stores.qdrant.collection import QdrantCollection, State
     from retrieval_core.adapters.stores.qdrant.points import Kind
     from retrieval_core.adapters.stores.qdrant.reading import CollectionReader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
-from retrieval_core.adapters.stores.checks import unit_rows
+from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.columns import Columns, evaluate
 from retrieval_core.adapters.stores.held import RECORD_BYTES, HeldIndex, Postings, Records
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, FieldReader
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from retrieval_core.adapters.stores.checks import Identity
+    from retrieval_core.adapters.stores.base import Identity
     from retrieval_core.adapters.stores.columns import Mask
     from retrieval_core.adapters.stores.local import Match, State
     from retrieval_core.adapters.stores.rows import RowForm

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from retrieval_core.adapters.stores.checks import check_change, is_searched_by
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.settings_memory import KEY
 from retrieval_core.adapters.stores.sqlite import read, schema
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError, is_write_refused
 from retrieval_core.config.base import AdapterSettings
-from retrieval_core.errors import DamagedSearchError, IndexNotFoundError, NotYetEmbeddedError, StoreError
+from retrieval_core.errors import DamagedSearchError, NotYetEmbeddedError, StoreError
 from retrieval_core.ports import Candidate, TermCounts
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.adapters.stores.checks import Identity
+    from retrieval_core.adapters.stores.base import Identity
     from retrieval_core.adapters.stores.held import HeldIndex
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.arrays import SnapshotCache
@@ -84,9 +82,8 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             dimension=dimension,
             analyzer=analyzer,
             busy_timeout=busy_timeout,
-            adds_vectors=True,
         )
-        self._unembedded = Last[int]()
+        self._waiting = Last[int]()
         self._quantized = quantized
         # It refers to nothing that refers to it: a store that nobody closed goes as soon as its last call has ended.
         self._prepare = partial(_prepared, self._identity, self._analyzer, self._path)
@@ -109,19 +106,10 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         session = self._session
         return 0 if session is None else session.loaded_bytes
 
-    async def unembedded(self) -> Mapping[str, str]:
-        """Return the content hash of each chunk that has no vector yet, by its id, in the order they were written."""
+    async def _unembedded(self) -> Mapping[str, str]:
+        return await self._read(read.unembedded)
 
-        def work(connection: Connection) -> Mapping[str, str]:
-            self._checked_manifest(connection)
-            return read.unembedded(connection)
-
-        return await self._read_or({}, work)
-
-    async def add_vectors(self, change: Change) -> int:
-        """Add the vectors of chunks that were written without, and return how many got theirs."""
-        check_change(change)
-
+    async def _add_vectors(self, change: Change) -> int:
         def work(connection: Connection) -> int:
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
@@ -130,25 +118,18 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
         return await self._current().write(work, self._prepare) if await self._exists() else 0
 
-    def _describe(self, view: Connection) -> StoreInfo:
-        info = super()._describe(view)
+    def _describe_view(self, view: Connection) -> StoreInfo:
+        info = super()._describe_view(view)
         return replace(info, unembedded=self._count_unembedded(view))
 
     def _count_unembedded(self, view: Connection) -> int:
-        return self._unembedded.get(read.read_state(view), lambda: read.count_unembedded(view))
+        return self._waiting.get(read.read_state(view), lambda: read.count_unembedded(view))
 
-    async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
-        """Compare what is stored with the checksums that were written with it. Nothing is written.
+    async def _find_damage(self, document_ids: Collection[str] | None) -> StoredDamage:
+        """Compare what is stored with its checksums.
 
-        Chunks of older versions of this library have no checksums. Their postings are compared with the text, and their
-        vectors must exist and have the length 1.
-
-        Args:
-            document_ids: Ids of the documents to check. Default: all.
-
-        Raises:
-            IndexNotFoundError: Nothing was written yet.
-            StoreError: The index cannot be read.
+        Chunks of older versions of this library have none. Their postings are compared with the text, and their vectors
+        must exist and have the length 1.
         """
 
         def work(connection: Connection) -> StoredDamage:
@@ -160,27 +141,14 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
         return await self._current().read(work)
 
-    async def remember(self, settings: str) -> None:
-        """Keep the settings of the index in it; nothing happens if there is none yet.
-
-        Raises:
-            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
-            StoreError: The index cannot be written.
-        """
-
+    async def _remember(self, settings: str) -> None:
         def work(connection: Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO manifest VALUES (?, ?)", (KEY, settings))
 
-        if await self._exists():
-            await self._current().write(work, self._prepare)
+        await self._write(work)
 
-    async def repair(self) -> None:
-        """Build damaged postings again, remove strays, and have damaged vectors wait for being embedded.
-
-        Raises:
-            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
-            StoreError: The index cannot be written.
-        """
+    async def _repair(self) -> None:
+        """Build damaged postings again, remove strays, and have damaged vectors wait for being embedded."""
 
         def work(connection: Connection) -> None:
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
@@ -188,65 +156,48 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             has_vectors = self._checked_manifest(connection).dimension is not None
             write.repair(connection, self._analyzer, has_vectors=has_vectors)
 
-        if await self._exists():
-            await self._current().write(work, self._prepare)
+        await self._write(work)
 
-    async def optimize(self) -> None:
-        """Arrange what was written for faster searches.
-
-        Raises:
-            IndexBusyError: Another process wrote for longer than ``busy_timeout``.
-            StoreError: The index cannot be written.
-        """
-
+    async def _optimize(self) -> None:
         def work(connection: Connection) -> None:
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
             self._checked_manifest(connection)
             write.optimize(connection)
 
-        if await self._exists():
-            await self._current().write(work, self._prepare)
+        await self._write(work)
 
-    async def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
-        """Return how many chunks pass a filter, and how many of these contain each term, from the postings."""
+    async def _write(self, function: Callable[[Connection], None]) -> None:
+        """Write to an index that exists."""
+        if await self._exists():
+            await self._current().write(function, self._prepare)
+
+    async def _count_terms(self, terms: Sequence[str], condition: Filter | None) -> TermCounts:
+        """Count in the postings."""
+        session = self._current()
 
         def work(view: Connection) -> TermCounts:
-            self._checked_manifest(view)
             allowed = None if condition is None else session.snapshot(view, condition, None)
             return session.words(view).count_terms(view, terms, allowed)
 
+        return await self._read(work)
+
+    async def _version(self) -> str | None:
+        """Name the state of the index; while nothing is written, this takes microseconds and no thread."""
+        return await self._current().version(self._named)
+
+    def _held(self) -> HeldIndex | None:
+        if self._quantized:
+            return None
         session = self._current()
-        return await self._read_or(TermCounts(0, dict.fromkeys(terms, 0)), work)
+        return session.hold(partial(self._read_index, session))
 
-    async def version(self) -> str | None:
-        """Name the state of the index, which every write changes; ``None`` before the first one.
-
-        While nothing is written, this takes microseconds and no thread.
-        """
-        try:
-            return await self._current().version(self._named)
-        except IndexNotFoundError:
-            return None
-
-    def held(self) -> HeldIndex | None:
-        """Return the index in memory, if it is small, and nothing was written since the last queries."""
-        if self._quantized or not is_searched_by(self, SqliteStore):
-            return None
-        try:
+    async def _hold(self) -> None:
+        if not self._quantized:
             session = self._current()
-        except StoreError:  # the methods raise that it is closed
-            return None
-        return session.hold(partial(self._hold, session))
+            await session.load(partial(self._read_index, session))
 
-    async def hold(self) -> None:
-        """Load the index into memory, if it is small, so that :meth:`held` returns it."""
-        if not self._quantized and is_searched_by(self, SqliteStore):
-            session = self._current()
-            with suppress(IndexNotFoundError):
-                await session.load(partial(self._hold, session))
-
-    def _hold(self, session: _Session, view: Connection) -> HeldIndex | None:
+    def _read_index(self, session: _Session, view: Connection) -> HeldIndex | None:
         from retrieval_core.adapters.stores.sqlite.arrays import read_index  # noqa: PLC0415 - numpy is slow to import
 
         manifest = self._checked_manifest(view)
@@ -269,7 +220,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
     def _leave(self, session: _Session) -> None:
         self._inherited.append(session)  # the parent process goes on using its connections; closing them would harm it
 
-    async def _apply(self, change: Change) -> None:
+    async def _upsert(self, change: Change) -> None:
         def work(connection: Connection) -> None:
             from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
 
@@ -289,7 +240,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
 
         return await self._current().write(work, self._prepare)
 
-    def _search(self, session: _Session, request: SearchRequest, view: Connection) -> tuple[Candidate, ...]:
+    def _search_view(self, session: _Session, request: SearchRequest, view: Connection) -> tuple[Candidate, ...]:
         session.searches += 1
         manifest = self._checked_manifest(view)
         if request.vector is not None:

@@ -1,9 +1,9 @@
-"""What all stores check alike, before anything is written or searched."""
+"""What all stores of this library repeat: the identity of an index, its manifest, and its description."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import (
     DimensionMismatchError,
@@ -11,16 +11,13 @@ from retrieval_core.errors import (
     IndexFormatError,
     InvalidParameterError,
     StoreError,
-    UnsupportedFilterError,
     checked_count,
 )
-from retrieval_core.ports import Manifest
-from retrieval_core.types.filters import OPERATORS, operators_of
+from retrieval_core.ports import Manifest, Store, StoreInfo
+from retrieval_core.text.analysis import Analyzer, settings_to_change, without_character_ngrams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from retrieval_core.ports import Change, SearchRequest, Side
+    from retrieval_core.ports import Change, Side
     from retrieval_core.types import Matrix, Vector
 
 
@@ -70,8 +67,6 @@ class Identity:
             IndexFormatError: Its words went through another analysis.
         """
         if not self._finds_words_of(manifest):
-            from retrieval_core.text.analysis import settings_to_change  # noqa: PLC0415 - the stemmer takes a moment
-
             lines = settings_to_change(self.analyzer, manifest.analyzer)
             remedy = f"Set {', '.join(lines)}, as it was built, or build it anew" if lines else "Build the index anew"
             msg = (
@@ -89,8 +84,6 @@ class Identity:
     def _finds_words_of(self, manifest: Manifest) -> bool:
         if manifest.analyzer == self.analyzer:
             return True
-        from retrieval_core.text.analysis import without_character_ngrams  # noqa: PLC0415 - the stemmer takes a moment
-
         return without_character_ngrams(manifest.analyzer) == self.analyzer
 
     def check_change(self, change: Change, manifest: Manifest) -> None:
@@ -152,43 +145,58 @@ class Identity:
             raise DimensionMismatchError(manifest.dimension, vector.size, self.location)
 
 
-def check_change(change: Change) -> None:
-    """Refuse a change that no store can keep.
+class StoreBase(Store):
+    """The base of stores that name their embedder in a manifest, and analyze words by themselves.
+
+    Args:
+        location: Where the index is, for people.
+        embedder_id: Names the embedder of the vectors; without it there is keyword search only.
+        dimension: Components of each vector, given exactly when the embedder is.
+        analyzer: Turns text into terms.
 
     Raises:
-        InvalidParameterError: An id occurs twice, or vectors are to come for what is no chunk of the change.
+        InvalidParameterError: Only one of embedder and dimension was given, or a name is invalid.
     """
-    _check_ids("chunk", (chunk.id for chunk in change.chunks))
-    if unknown := change.unembedded - {chunk.id for chunk in change.chunks}:
-        msg = f"{min(unknown)!r:.80} is to be embedded later, and is no chunk of the change"
-        raise InvalidParameterError(msg)
-    _check_ids("document", (document.id for document in change.documents))
-    _check_ids("section", (section.id for section in change.sections))
 
+    def __init__(
+        self,
+        location: str,
+        *,
+        embedder_id: str | None = None,
+        dimension: int | None = None,
+        analyzer: Analyzer | None = None,
+    ) -> None:
+        self._analyzer = analyzer or Analyzer()
+        adds_vectors = "add_vectors" in self.capabilities
+        self._identity = Identity(location, self._analyzer.id, embedder_id, dimension, adds_vectors=adds_vectors)
 
-def check_search(request: SearchRequest) -> None:
-    """Refuse a search that is not well formed.
+    @property
+    def location(self) -> str:
+        """Readable location, for messages."""
+        return self._identity.location
 
-    Raises:
-        InvalidParameterError: Not exactly one of vector and text was given, or the limit is below 1.
-        UnsupportedFilterError: The filter has an operator that nothing defines.
-    """
-    if (request.vector is None) == (request.text is None):
-        msg = "a search takes either a vector or a text"
-        raise InvalidParameterError(msg)
-    checked_count(request.limit, "limit")
-    unknown = operators_of(request.filter) - OPERATORS if request.filter is not None else frozenset[str]()
-    if unknown:
-        msg = f"the store has no operator {', '.join(sorted(unknown))}"
-        raise UnsupportedFilterError(msg)
+    def _manifest_for(self, change: Change, manifest: Manifest | None) -> Manifest:
+        """Return the manifest of the index, a new one for the first write; refuse a change that does not fit it."""
+        manifest = manifest or self._identity.manifest()
+        self._identity.check_manifest(manifest)
+        self._identity.check_change(change, manifest)
+        return manifest
 
+    def _info(self, manifest: Manifest | None, *, documents: int, chunks: int, **rest: Any) -> StoreInfo:
+        """Return the description of the store.
 
-def is_searched_by(store: object, kind: type) -> bool:
-    """Whether the methods that read a store are those of a class, and not replaced in a subclass or an instance."""
-    methods = ("search", "fetch", "count_terms", "version")
-    return not vars(store).keys() & {*methods} and all(
-        getattr(type(store), name) is getattr(kind, name) for name in methods
-    )
+        Args:
+            rest: Further fields of :class:`StoreInfo`.
+        """
+        known: dict[str, Any] = {"generation": None, "sides": self._identity.sides(manifest), **rest}
+        return StoreInfo(
+            location=self.location,
+            manifest=manifest,
+            documents=documents,
+            chunks=chunks,
+            filter_operators=self.filter_operators,
+            **known,
+        )
 
 
 def unit_rows(vectors: Matrix) -> Matrix:
@@ -199,12 +207,3 @@ def unit_rows(vectors: Matrix) -> Matrix:
     lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
     lengths[(lengths == 0) | (abs(lengths - 1) < 1e-6)] = 1  # what has unit length already is kept bit by bit
     return np.ascontiguousarray(wide / lengths, dtype=np.float32)
-
-
-def _check_ids(kind: str, ids: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in ids:
-        if name in seen:
-            msg = f"the {kind} id {name!r:.80} occurs twice in one change"
-            raise InvalidParameterError(msg)
-        seen.add(name)
