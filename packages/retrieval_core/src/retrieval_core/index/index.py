@@ -556,6 +556,8 @@ class _Incomplete:
             IncompleteSearchError: The index is incomplete, and that is an error.
             RetrievalError: As the retrieval.
         """
+        if self._is_complete:
+            return await self._retrieval.retrieve(run, query, plan)
         notes = await self._notes()
         result = await self._retrieval.retrieve(run, query, plan)
         self._check(notes, result.hits)
@@ -563,13 +565,15 @@ class _Incomplete:
 
     async def search(self, run: Run, state: SearchState) -> SearchState:
         """Return the last state of a query, as :meth:`retrieve`."""
+        if self._is_complete:
+            return await self._retrieval.search(run, state)
         notes = await self._notes()
         last = await self._retrieval.search(run, state)
         self._check(notes, last.hits)
         return last.but(degraded=(*last.degraded, *notes)) if notes else last
 
     async def _notes(self) -> tuple[Degradation, ...]:
-        note = None if self._is_complete else await _note_of_progress(self._place)
+        note = await _note_of_progress(self._place)
         return () if note is None else (note,)
 
     def _check(self, notes: Sequence[Degradation], hits: tuple[Hit, ...]) -> None:

@@ -55,7 +55,7 @@ class Retrieval(Protocol):
         """Return the plug-ins of a query whose answers change with what they know, by name."""
         ...
 
-    def plan(self, filters: Filters, options: QueryOptions) -> Plan:
+    def plan(self, filters: Filters, options: QueryOptions, /) -> Plan:
         """Combine settings and arguments.
 
         Raises:
