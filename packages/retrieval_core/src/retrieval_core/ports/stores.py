@@ -98,6 +98,14 @@ class HeldIndex(Protocol):
         """The version of the index, as :meth:`Store.version` returns it."""
         ...
 
+    def preparation(self, condition: Filter | None) -> Callable[[], object] | None:
+        """Return work of many milliseconds that must be done before a filter is used, in a thread.
+
+        Returns:
+            ``None`` if the filter can be used at once, as nearly always.
+        """
+        ...
+
     def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates, best first, each with its chunk; see :meth:`Store.search` for its errors."""
         ...

@@ -15,6 +15,7 @@ from retrieval_core.pipeline.stages.search import search
 from retrieval_core.pipeline.stages.select import depth_of
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.run.outcomes import is_callers_fault, is_damage, raise_nothing_searched
+from retrieval_core.run.sync import to_a_loop
 from retrieval_core.types import Scores
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class Search(Stage):
 
     async def __call__(self, run: Run, state: SearchState) -> SearchState:
         """Return the state with the candidates of each side, and of each expansion."""
+        prepare = None if state.held is None else state.held.preparation(state.plan.condition)
+        if prepare is not None:
+            await to_a_loop()
+            await asyncio.to_thread(prepare)
         sources = self.sources if state.held is None else replace(self.sources, held=state.held)
         if state.shared_vectors is not None and sources.questions is not None:
             sources = replace(sources, questions=replace(sources.questions, shared=state.shared_vectors))
