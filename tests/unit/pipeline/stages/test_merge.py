@@ -7,8 +7,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.pipeline.stages.fuse import RRF_RANK_CONSTANT
-from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
+from retrieval_core.pipeline.stages.fuse import (
+    RRF_RANK_CONSTANT,
+    IndexResult,
+    candidates_first,
+    merge_indexes,
+    weighted,
+    without_copies,
+)
 from retrieval_core.ports import Side
 from retrieval_core.types import Chunk, Hit, Scores
 
@@ -44,8 +50,8 @@ def places(hits: tuple[Hit, ...]) -> list[tuple[str | None, str]]:
 @given(answers())
 def test_nothing_comes_or_goes_and_each_index_keeps_its_order(found: list[IndexResult]) -> None:
     """A merge is a permutation of all hits, falls in score, and keeps every index's own order; twice it is the same."""
-    merged = merge(found)
-    assert merged == merge(found)
+    merged = merge_indexes(found)
+    assert merged == merge_indexes(found)
     assert sorted(places(merged.hits)) == sorted((answer.name, hit.id) for answer in found for hit in answer.hits)
     scores = [hit.score for hit in merged.hits]
     assert scores == sorted(scores, reverse=True)
@@ -58,7 +64,7 @@ def test_nothing_comes_or_goes_and_each_index_keeps_its_order(found: list[IndexR
 @given(answers(), st.data())
 def test_a_higher_weight_never_puts_a_hit_further_down(found: list[IndexResult], data: st.DataObject) -> None:
     """Weights permute; and when an index's grows, each of its hits stays where it is or moves up."""
-    hits = merge(found).hits
+    hits = merge_indexes(found).hits
     weights = {answer.name: data.draw(WEIGHTS) for answer in found}
     name = data.draw(st.sampled_from(found)).name
     before = weighted(hits, weights)
@@ -74,14 +80,14 @@ def test_a_higher_weight_never_puts_a_hit_further_down(found: list[IndexResult],
 @given(answers(), WEIGHTS)
 def test_equal_weights_change_nothing(found: list[IndexResult], weight: float) -> None:
     """Whatever it is, one weight for all is none."""
-    hits = merge(found).hits
+    hits = merge_indexes(found).hits
     assert weighted(hits, {answer.name: weight for answer in found}) == hits
 
 
 @given(answers())
 def test_copies_are_left_out_of_other_indexes_alone(found: list[IndexResult]) -> None:
     """What is left keeps its order; what went has a better place in another index; nothing goes a second time."""
-    hits = merge(found).hits
+    hits = merge_indexes(found).hits
     kept = without_copies(hits)
     assert [place for place in places(hits) if place in places(kept)] == places(kept)
     assert without_copies(kept) == kept
@@ -95,7 +101,7 @@ def test_copies_are_left_out_of_other_indexes_alone(found: list[IndexResult]) ->
 @given(answers(), st.integers(1, 10), st.data())
 def test_candidates_are_the_best_with_their_weights(found: list[IndexResult], count: int, data: st.DataObject) -> None:
     """The first ones are those that weights put first, and scores stay as they were."""
-    hits = merge(found).hits
+    hits = merge_indexes(found).hits
     weights = {answer.name: data.draw(WEIGHTS) for answer in found}
     chosen = candidates_first(hits, weights, count)
     assert set(places(chosen[:count])) == set(places(weighted(hits, weights)[:count]))
@@ -108,7 +114,7 @@ def test_indexes_are_merged_by_scores_where_these_can_be_compared() -> None:
     """With one embedder the better cosines win, however good the first hit of the other index is among its own."""
     good = IndexResult("good", (a_hit("1", 0.9, 20.0), a_hit("2", 0.8, 15.0)), BOTH, "e")
     poor = IndexResult("poor", (a_hit("1", 0.4, 3.0), a_hit("2", 0.3, None)), BOTH, "e")
-    merged = merge((poor, good))
+    merged = merge_indexes((poor, good))
     assert merged.by == "scores"
     assert places(merged.hits) == [("good", "1"), ("good", "2"), ("poor", "1"), ("poor", "2")]
 
@@ -123,7 +129,7 @@ def test_indexes_are_merged_by_ranks_where_scores_cannot_be_compared() -> None:
         replace(second, hits=(a_hit("1"), a_hit("2"))),
     )
     for other in others:
-        merged = merge((first, other))
+        merged = merge_indexes((first, other))
         assert merged.by == "ranks"
         assert places(merged.hits) == [("a", "1"), ("b", "1"), ("a", "2"), ("b", "2")]
         assert merged.hits[0].score == 1 / (RRF_RANK_CONSTANT + 1)
@@ -132,8 +138,8 @@ def test_indexes_are_merged_by_ranks_where_scores_cannot_be_compared() -> None:
 def test_an_index_that_found_nothing_does_not_count() -> None:
     """With another embedder it could not be compared, but has nothing that would have to be."""
     full = IndexResult("a", (a_hit("1", 0.9, 2.0),), BOTH, "e")
-    assert merge((full, IndexResult("b", (), BOTH, "other"))).by == "scores"
-    assert merge(()).hits == ()
+    assert merge_indexes((full, IndexResult("b", (), BOTH, "other"))).by == "scores"
+    assert merge_indexes(()).hits == ()
 
 
 def test_one_side_alone_orders_by_its_own_scores() -> None:
@@ -141,7 +147,7 @@ def test_one_side_alone_orders_by_its_own_scores() -> None:
     words = frozenset[Side](("lexical",))
     first = IndexResult("a", (a_hit("1", None, 5.0), a_hit("2", None, 1.0)), words)
     second = IndexResult("b", (a_hit("1", None, 3.0),), words)
-    hits = merge((first, second)).hits
+    hits = merge_indexes((first, second)).hits
     assert places(hits) == [("a", "1"), ("b", "1"), ("a", "2")]
     assert [hit.scores.fused for hit in hits] == [None] * 3
 

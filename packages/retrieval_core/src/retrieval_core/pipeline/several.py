@@ -16,7 +16,7 @@ from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, conditio
 from retrieval_core.pipeline.results import why_empty, why_nothing
 from retrieval_core.pipeline.stages.embed import SharedVectors
 from retrieval_core.pipeline.stages.fingerprints import digest
-from retrieval_core.pipeline.stages.merge import IndexResult, candidates_first, merge, weighted, without_copies
+from retrieval_core.pipeline.stages.fuse import IndexResult, candidates_first, merge_indexes, weighted, without_copies
 from retrieval_core.pipeline.stages.state import Plan, SearchState, Stage
 from retrieval_core.ports import BOTH_SIDES
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, raise_nothing_searched
@@ -331,7 +331,7 @@ class Merge(Stage):
             return state.but(error=error, metadata=_metadata({}, "scores", search.mode), weights=self._weights)
         started = run.elapsed_ms
         found = [_index_result(name, self._indexes[name].embedder, last) for name, last in answers.items()]
-        merged = merge(found, method="zscore" if search.fusion in ("native", "adaptive") else search.fusion)
+        merged = merge_indexes(found, method="zscore" if search.fusion in ("native", "adaptive") else search.fusion)
         hits = without_copies(weighted(merged.hits, self._weights))
         copies = len(merged.hits) - len(hits)
         decision = f"by {merged.by}" + (f"; {copies} left out that another index has as well" if copies else "")

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, cast
 
 from retrieval_core.pipeline.stages.fingerprints import identify
-from retrieval_core.pipeline.stages.merge import weighted
+from retrieval_core.pipeline.stages.fuse import weighted
 from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Repairing, RerankScores
