@@ -121,6 +121,49 @@ def test_a_reranker_of_another_package(tmp_path: Path) -> None:
     assert_is_used(tmp_path, "of_a_package")
 
 
+USE_OF_A_STORE = """
+from retrieval_core import Chunk, load_config, open_index
+from retrieval_core.testing.fakes import FakeEmbedder
+
+config = load_config(overrides={"store.kind": "dict"})
+with open_index(config=config, embedder=FakeEmbedder()) as index:
+    index.add([Chunk("moon", "sky", "The moon is far away."), Chunk("bread", "food", "Bread is baked.")])
+    print([hit.id for hit in index.retrieve("the moon", top_k=1).hits])
+"""
+USE_OF_THE_KIT = """
+import pytest
+from retrieval_core.adapters.stores.dict import DictStore
+from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
+
+class TestDictStore(StoreConformance):
+    async def open_store(self, folder):
+        return DictStore(EMBEDDER_ID, DIMENSION)
+"""
+
+
+def test_a_store_within_the_library(tmp_path: Path) -> None:
+    """The store of docs/dev/stores.md is a file and a line, is opened by its kind, and passes the kit."""
+    page = (Path(__file__).parents[2] / "docs/dev/stores.md").read_text(encoding="utf-8")
+    package = tmp_path / "retrieval_core"
+    copytree(Path(retrieval_core.__file__).parent, package, ignore=ignore_patterns("__pycache__"))
+    code = page.split("```python\n")[1].split("```")[0]
+    (package / "adapters/stores/dict.py").write_text(code, encoding="utf-8")
+    replaced(
+        package / "config/kinds.py",
+        'memory="memory:MemoryStore",',
+        'memory="memory:MemoryStore", dict="dict:DictStore",',
+    )
+    (tmp_path / "test_dict.py").write_text(USE_OF_THE_KIT, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for arguments in (("-c", USE_OF_A_STORE), ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_dict.py")):
+        done = subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "failed" not in done.stdout
+        assert ("['moon']" in done.stdout) == (arguments[0] == "-c")
+
+
 def assert_is_used(tmp_path: Path, module: str = "retrieval_core.adapters.rerankers.initials") -> None:
     tests = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(tests)))}

@@ -188,7 +188,7 @@ class StoreBase(Store):
         Args:
             rest: Further fields of :class:`StoreInfo`.
         """
-        known: dict[str, Any] = {"generation": None, "sides": self._identity.sides(manifest), **rest}
+        known: dict[str, Any] = {"generation": None, "sides": self._identity.sides(manifest) & self.sides, **rest}
         return StoreInfo(
             location=self.location,
             manifest=manifest,

@@ -40,13 +40,16 @@ class SearchTests(StoreTestBase):
     @on_new_store()
     async def test_an_empty_store_finds_nothing(self, store: Store) -> None:
         """Before the first write, and after everything was removed, nothing is found and nothing breaks."""
-        assert await by_text(store, "word") == []
-        assert await by_vector(store, unit(QUERY)) == []
+
+        async def find() -> list[str]:
+            words = await by_text(store, "word") if "lexical" in store.sides else []
+            return words + (await by_vector(store, unit(QUERY)) if "dense" in store.sides else [])
+
+        assert await find() == []
         assert await store.delete(["d"]) == 0
         await put(store, chunk("a", "word"))
         await store.delete(["d"])
-        assert await by_text(store, "word") == []
-        assert await by_vector(store, unit(QUERY)) == []
+        assert await find() == []
         assert not (await store.fetch(FetchRequest(chunk_ids=("a",), document_ids=("d",)))).chunks
         info = await store.describe()
         assert (info.documents, info.chunks) == (0, 0)
