@@ -1,8 +1,8 @@
-"""From a result to a context pack, and from citations back to the index.
+"""From a result to a context pack, from citations back to the index, and the documents of an index.
 
-Reads what stands around the hits, assembles it within the token budget, and compares citations with their index. In a
-context of several indexes, ids begin with the name of their index: ``docs:guide.md`` is the document ``guide.md`` of
-the index ``docs``.
+Reads what stands around the hits, assembles it within the token budget, compares citations with their index, and lists
+documents page by page. In a context of several indexes, ids begin with the name of their index: ``docs:guide.md`` is
+the document ``guide.md`` of the index ``docs``.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import asyncio
 import logging
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.errors import checked_count
+from retrieval_core.errors import SearchError, StoreError, checked_count
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
-from retrieval_core.pipeline.stages.sound import fetch
-from retrieval_core.ports import FetchRequest
+from retrieval_core.pipeline.stages.sound import are, fetch, sound
+from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.run.outcomes import Failed, raise_faults, value_of
 from retrieval_core.text.prompting import shorten
 from retrieval_core.text.quotes import find_quote
-from retrieval_core.types import CitationCheck, ContextPack, Degradation, LedgerEntry, content_hash
+from retrieval_core.types import CitationCheck, ContextPack, Degradation, DocumentInfo, LedgerEntry, content_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from retrieval_core.config import ContextConfig
     from retrieval_core.pipeline.stages.budget import Assembled
@@ -38,6 +38,8 @@ NOTHING = Surroundings({}, {}, {})
 BORDER = ":"
 """Between an index's name, which never has it, and an id."""
 _SHOWN = 60
+PAGE = 200
+"""Documents read with one request."""
 
 
 async def make_context(
@@ -366,3 +368,76 @@ def _difference(quoted: str, span: Span, text: str) -> str | None:
 
 def _excerpt(text: str) -> str:
     return repr(shorten(text, _SHOWN))
+
+
+async def list_documents(begin: Callable[[], Run], stores: Mapping[str, Store]) -> AsyncGenerator[DocumentInfo]:
+    """Yield the documents of indexes, by index and id.
+
+    Args:
+        begin: Begins a run with a deadline of its own, for one page.
+        stores: By the name of the index; the name of a single index is empty.
+
+    Raises:
+        StoreError: A store cannot list its documents, or cannot be read.
+        ServiceError: A service failed, or did not respond in time.
+    """
+    for name, store in stores.items():
+        ids = await _read_ids(begin(), store)
+        for start in range(0, len(ids), PAGE):
+            for document in await _read_page(begin(), store, ids[start : start + PAGE]):
+                yield replace(document, source_index=name) if name else document
+
+
+async def _read_ids(run: Run, store: Store) -> Sequence[str]:
+    if "document_ids" not in store.capabilities:
+        msg = (
+            f"{type(store).__name__} cannot list its documents; a custom store needs the method document_ids(), "
+            "see retrieval_core.ports.Store"
+        )
+        raise StoreError(msg)
+    outcome = await run.on("store").call("documents", store.document_ids)
+    return sorted(value_of(sound(outcome, "documents", "the store", problem=_problem, error=SearchError)))
+
+
+def _problem(ids: Any) -> str | None:
+    return None if are(ids, lambda name: isinstance(name, str)) else f"expected a list of ids, got {ids!r:.80}"
+
+
+async def _read_page(run: Run, store: Store, ids: Sequence[str]) -> list[DocumentInfo]:
+    """Return what the first chunks say of their documents.
+
+    Chunks that were added without a document need not know their number, and a document may have no chunks: these are
+    looked up by a second request.
+    """
+    first = await _read_chunks(run, store, FetchRequest(ranges=tuple(ChunkRange(name, 0, 0) for name in ids)))
+    unclear = tuple(name for name in ids if not _knows_total(first.get(name, ())))
+    documents: Mapping[str, DocumentInfo] = {}
+    if unclear:
+        request = FetchRequest(ranges=tuple(map(ChunkRange.whole, unclear)))
+        first |= await _read_chunks(run, store, request)
+        without = tuple(name for name in unclear if not first.get(name))
+        if without:
+            found = value_of(await fetch(run, store, FetchRequest(document_ids=without))).documents
+            documents = {
+                each.id: DocumentInfo(each.id, each.title, each.source, 0, each.metadata, each.timestamp)
+                for each in found.values()
+            }
+    listed = (_describe(first[name]) if first.get(name) else documents.get(name) for name in ids)
+    return [each for each in listed if each is not None]  # others were removed meanwhile
+
+
+async def _read_chunks(run: Run, store: Store, request: FetchRequest) -> dict[str, list[Chunk]]:
+    chunks: dict[str, list[Chunk]] = {}
+    for chunk in value_of(await fetch(run, store, request)).chunks.values():
+        chunks.setdefault(chunk.document_id, []).append(chunk)
+    return chunks
+
+
+def _knows_total(first: Sequence[Chunk]) -> bool:
+    return len(first) == 1 and (first[0].span is not None or first[0].total_chunks > 1)
+
+
+def _describe(chunks: Sequence[Chunk]) -> DocumentInfo:
+    first = min(chunks, key=lambda chunk: (chunk.chunk_index, chunk.id))
+    total = first.total_chunks if _knows_total(chunks) else len(chunks)
+    return DocumentInfo(first.document_id, first.title, first.source, total, first.metadata, first.timestamp)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
-from retrieval_core.pipeline.context import check_citations, make_context, with_budget
+from retrieval_core.pipeline.context import check_citations, list_documents, make_context, with_budget
 from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, checked_values, query_options
 from retrieval_core.pipeline.results import evaluated
@@ -377,8 +377,6 @@ class QueryEngine(Display, Lifecycle):
                 async for document in index.adocuments():
                     print(document.id, document.chunks)
         """
-        from retrieval_core.pipeline.documents import list_documents  # noqa: PLC0415 - few programs list documents
-
         return list_documents(self._run, self._stores)
 
     documents = sync_twin(adocuments)
