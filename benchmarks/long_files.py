@@ -2,8 +2,7 @@
 
 ``python benchmarks/long_files.py [TIMES]`` makes texts that a parser or splitter could take quadratic time for, and
 prints CPU seconds at each of both lengths, and their ratio: 2 is linear. With TIMES, texts are so many times as long.
-What is called writing is one change of a SQLite store. The last lines are a Word document, and a table read beside the
-standard library's reader. Needs the extra ``documents``.
+What is called writing is one change of a SQLite store. The last line is a Word document. Needs the extra ``documents``.
 """
 
 from __future__ import annotations

@@ -348,7 +348,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "one footnote named 2,000 times": (".docx", lambda: zipped(_footnotes())),
     "as many elements as allowed at once": (
         ".docx",
-        lambda: zipped(word(f"<w:sdt>{'<w:p/>x' * 159_900}</w:sdt><!--{_hard(40_000)}-->")),
+        lambda: zipped(word(f"<w:sdt>{'<w:p/>x' * 319_900}</w:sdt><!--{_hard(40_000)}-->")),
     ),
     "150,000 elements": (".docx", lambda: zipped_pieces(_many_paragraphs(50_000))),
     "as much text as allowed": (

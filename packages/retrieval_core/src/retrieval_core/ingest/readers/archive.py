@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
-MOST_PART_BYTES = 12 << 20
-"""Bytes of markup in one part: a page of a book, a slide, a stretch of a Word document. The Bible's text is 5 MiB."""
+MOST_PART_BYTES = 24 << 20
+"""Bytes of markup in a page of a book, or in all parts of an office file. The Bible's text is 5 MiB."""
 MOST_PART_NODES = 160_000
 """Elements and attributes in the markup of one part: parsers make up to a kilobyte of each. A page has some 400."""
 MOST_BYTES = 256 << 20
@@ -31,7 +31,7 @@ MOST_NODES = 2_000_000
 MOST_CHARACTERS = 16_000_000
 """Characters of the text of one archive, some 5,000 pages."""
 
-DECLARES_ENTITIES = "its XML declares entities, which office files never do"
+_DECLARES_ENTITIES = "its XML declares entities, which office files never do"
 
 _ADVICE = "; split it, or save it as HTML, Markdown or PDF"
 _MOST_DIRECTORY_BYTES = 4 << 20
@@ -68,20 +68,14 @@ class Archive:
             KeyError: There is no member of this name.
             RefusedError: It is too large, or too much was unpacked of the archive.
         """
-        data = b"".join(self._within(name, self.pieces(name)))
+        data = b"".join(self._within(name, self._pieces(name)))
         nodes = count_nodes(data)
         if nodes > MOST_PART_NODES:
-            raise RefusedError(too_many_nodes(name))
-        self.count(nodes)
+            raise RefusedError(_too_many_nodes(name))
+        self._count(nodes)
         return data
 
-    def pieces(self, name: str) -> Iterator[bytes]:
-        """Unpack a member that is markup, a piece at a time.
-
-        Raises:
-            KeyError: There is no member of this name.
-            RefusedError: Too much was unpacked of the archive.
-        """
+    def _pieces(self, name: str) -> Iterator[bytes]:
         with self._archive.open(name) as member:
             while piece := member.read(_PIECE):
                 self._bytes_left -= len(piece)
@@ -92,25 +86,19 @@ class Archive:
                     raise RefusedError(msg)
                 yield piece
 
-    def count(self, nodes: int) -> None:
-        """Count elements and attributes that will be parsed.
-
-        Raises:
-            RefusedError: All together are too many.
-        """
+    def _count(self, nodes: int) -> None:
         self._nodes_left -= nodes
         if self._nodes_left < 0:
             msg = f"it has more than {MOST_NODES:,} elements and attributes{_ADVICE}"
             raise RefusedError(msg)
 
-    def office_parts(self, most_nodes: int, *, without: str | None = None) -> dict[str, bytes]:
+    def office_parts(self, most_nodes: int) -> dict[str, bytes]:
         """Return the members by name, with the content of those that are XML; the others, such as pictures, are empty.
 
         XML is recognised by its first characters, since relationships can give any name any part to play.
 
         Args:
             most_nodes: Elements and attributes that all of them may have together.
-            without: The name of a member that is left out.
 
         Raises:
             RefusedError: Too much was unpacked, XML declares entities, which a parser would expand, or it is in an
@@ -119,20 +107,18 @@ class Archive:
         parts: dict[str, bytes] = {}
         size = 0
         for name in dict.fromkeys(self._archive.namelist()):
-            if name == without:
-                continue
             with self._archive.open(name) as member:
                 is_markup = _MARKUP_START.match(member.read(_HEAD))
-            data = b"".join(self._within(name, self.pieces(name), size)) if is_markup else b""
+            data = b"".join(self._within(name, self._pieces(name), size)) if is_markup else b""
             if declares_type(data):
-                raise RefusedError(DECLARES_ENTITIES)
+                raise RefusedError(_DECLARES_ENTITIES)
             if encoding := _ENCODING.match(data):
-                refuse_encoding(encoding[1].decode("ascii", "replace"))
+                _refuse_encoding(encoding[1].decode("ascii", "replace"))
             nodes = count_nodes(data)
             most_nodes -= nodes
             if most_nodes < 0:
-                raise RefusedError(too_many_nodes(name))
-            self.count(nodes)
+                raise RefusedError(_too_many_nodes(name))
+            self._count(nodes)
             size += len(data)
             parts[name] = data
         return parts
@@ -142,7 +128,7 @@ class Archive:
         for piece in pieces:
             size += len(piece)
             if size > MOST_PART_BYTES:
-                raise RefusedError(too_long(name))
+                raise RefusedError(_too_long(name))
             yield piece
 
 
@@ -156,7 +142,7 @@ def zipped(parts: Mapping[str, bytes]) -> BytesIO:
     return archive
 
 
-def refuse_encoding(name: str) -> None:
+def _refuse_encoding(name: str) -> None:
     """Raise :class:`RefusedError` for an encoding that office files do not have."""
     if name.lower() not in _ENCODINGS:
         msg = "its XML is neither in UTF-8 nor in UTF-16, as that of office files is"
@@ -180,12 +166,12 @@ def joined(texts: Iterable[str]) -> list[str]:
     return kept
 
 
-def too_many_nodes(name: str) -> str:
+def _too_many_nodes(name: str) -> str:
     """Return the reason for refusing a part."""
     return f"{_shown(name)} has more elements and attributes than are parsed at once{_ADVICE}"
 
 
-def too_long(name: str) -> str:
+def _too_long(name: str) -> str:
     """Return the reason for refusing a part."""
     return f"{_shown(name)} has more than {MOST_PART_BYTES >> 20} MiB of markup{_ADVICE}"
 
