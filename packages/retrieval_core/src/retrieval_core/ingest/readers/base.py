@@ -62,6 +62,8 @@ def page_span(span: Span, pages: Sequence[ParsedPage]) -> PageSpan | None:
 
 _NEWLINES = re.compile(r"\r\n?")
 _LONGEST_LINE = 1_000
+MOST_CHARACTERS = 16_000_000
+"""Characters of the text of one document, some 5,000 pages."""
 MOST_NESTING = 64
 """The deepest nesting of a file's metadata, which is walked recursively."""
 

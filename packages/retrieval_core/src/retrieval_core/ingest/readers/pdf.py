@@ -15,8 +15,8 @@ from math import hypot
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.ingest.readers.archive import MOST_CHARACTERS
 from retrieval_core.ingest.readers.base import (
+    MOST_CHARACTERS,
     ParsedDocument,
     ParsedPage,
     RefusedError,
