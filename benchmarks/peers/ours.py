@@ -73,8 +73,9 @@ class System:
         index.close()
 
     def open(self) -> None:
-        """Open what was loaded, as another process would."""
+        """Open what was loaded, as another process would, and read it into memory if it is small."""
         self._index, _ = self._opened()
+        self._index.load()
 
     def search(self, question: Question) -> list[int]:
         """Search."""
