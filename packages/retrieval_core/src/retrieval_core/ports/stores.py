@@ -548,9 +548,11 @@ def as_store(given: object) -> Store:
     if isinstance(given, Store):
         return given
     kind = type(given)
+    has = {*dir(given)}
+    has |= {name for name in {*dir(Store)} - has if hasattr(given, name)}  # what it passes on from another object
     own = {
         name: property(attrgetter(f"wrapped.{name}"))
-        for name in dir(given)
+        for name in has
         if not name.startswith("_") and name not in {"held", "hold", "wrapped"}
     }
     names: dict[str, Any] = {**own, "__module__": kind.__module__, "__doc__": kind.__doc__}
