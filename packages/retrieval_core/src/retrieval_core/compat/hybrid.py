@@ -43,8 +43,7 @@ from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, Mal
 from retrieval_core.index.open import open_index, open_indexes
 from retrieval_core.index.serialization import event_to_json, hit_to_json, result_to_json
 from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
-from retrieval_core.pipeline.lifecycle import Closing
-from retrieval_core.pipeline.plugging import close_with
+from retrieval_core.pipeline.lifecycle import Closing, close_with
 from retrieval_core.ports import Candidate, QueryContext, RerankScores
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.observe import monitor_memory_usage

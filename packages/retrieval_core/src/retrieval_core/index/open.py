@@ -44,7 +44,7 @@ from retrieval_core.index.settings import (
 )
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.plugging import by_name
+from retrieval_core.pipeline.lifecycle import by_name
 from retrieval_core.ports import as_store
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.caching import Lazy

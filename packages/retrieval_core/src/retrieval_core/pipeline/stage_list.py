@@ -7,7 +7,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
-from retrieval_core.pipeline.plugging import kept_reranks
+from retrieval_core.pipeline.lifecycle import kept_reranks
 from retrieval_core.pipeline.results import Evaluate
 from retrieval_core.pipeline.several import Merge, SearchIndexes
 from retrieval_core.pipeline.stages.candidates import Fuse, Search

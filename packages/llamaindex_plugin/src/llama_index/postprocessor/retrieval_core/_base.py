@@ -27,9 +27,8 @@ from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent,
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
-from retrieval_core.pipeline.lifecycle import PATIENCE
+from retrieval_core.pipeline.lifecycle import PATIENCE, guard_of
 from retrieval_core.pipeline.options import check_names
-from retrieval_core.pipeline.plugging import guard_of
 from retrieval_core.pipeline.stages.expand import as_hits
 from retrieval_core.ports import LLM
 from retrieval_core.run.outcomes import Failed, raise_faults

@@ -25,7 +25,7 @@ from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
 from retrieval_core.adapters.rerankers.local import ExcerptReranker, LocalCrossEncoder
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import InvalidParameterError, checked_count
-from retrieval_core.pipeline.plugging import reranker_chain
+from retrieval_core.pipeline.lifecycle import reranker_chain
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.ports import LLM, Reranker
 from retrieval_core.text.analysis import Analyzer

@@ -20,7 +20,7 @@ from retrieval_core.pipeline.answer.writing import (
     request_without_documents,
     write,
 )
-from retrieval_core.pipeline.plugging import close_with
+from retrieval_core.pipeline.lifecycle import close_with
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.text.analysis import Analyzer
