@@ -30,7 +30,7 @@ from retrieval_core.adapters.registry import build_embedder, build_store
 from retrieval_core.adapters.transformers.heuristic import SHORT, HeuristicCondenser, words_in
 from retrieval_core.evaluate import load_collection
 from retrieval_core.evaluate.run import measure, rank_documents
-from retrieval_core.ports import Message, QueryContext, Transformed, Variant
+from retrieval_core.ports import Message, QueryContext, QueryTransformer, Transformed, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +73,7 @@ class Turn:
         return len(self.asked) > 1
 
 
-class Beside:
+class Beside(QueryTransformer):
     """Searches for the last turn as it was asked, beside a rewrite that takes its place: what an LLM's would be."""
 
     id = "beside"
@@ -81,7 +81,7 @@ class Beside:
     def __init__(self, turns: Iterable[Turn]) -> None:
         self._rewrites = {(turn.last, turn.history): turn.rewrite for turn in turns}
 
-    async def transform(self, query: str, context: QueryContext) -> Transformed:
+    async def _transform(self, query: str, context: QueryContext) -> Transformed:
         """Return both."""
         rewrite = self._rewrites.get((query, context.history), query)
         if rewrite == query:

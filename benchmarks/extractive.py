@@ -33,7 +33,7 @@ from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.evaluate import load_collection
 from retrieval_core.pipeline.answer.candidates import MOST
 from retrieval_core.pipeline.answer.extract import extract
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import Reranker, RerankScores
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.text.analysis import Analyzer
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.evaluate import Collection
     from retrieval_core.pipeline.answer.extract import ExtractedAnswer
-    from retrieval_core.ports import Embedder, Reranker
+    from retrieval_core.ports import Embedder
     from retrieval_core.types import ContextPack
 
     Answering = Callable[[str, ContextPack], Awaitable[ExtractedAnswer]]
@@ -63,7 +63,7 @@ class Figures:
     seconds: list[float] = field(default_factory=list[float])
 
 
-class ByCosine:
+class ByCosine(Reranker):
     """Scores by an embedder alone, each sentence by itself: a cosine, put into [0, 1]."""
 
     id = "cosine"
@@ -72,14 +72,14 @@ class ByCosine:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score texts."""
         question = await self._embedder.embed_query(query)
         cosines = (await self._embedder.embed_texts(passages)) @ question
         return RerankScores(tuple(float(min(1, max(0, cosine))) for cosine in cosines))
 
 
-class Both:
+class Both(Reranker):
     """Scores by the mean rank of two scorers."""
 
     id = "both"
@@ -88,7 +88,7 @@ class Both:
     def __init__(self, one: Reranker, other: Reranker) -> None:
         self._scorers = (one, other)
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score texts."""
         ranks = np.zeros(len(passages))
         for scorer in self._scorers:

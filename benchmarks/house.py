@@ -186,7 +186,8 @@ async def count_calls() -> dict[str, int]:
 
     with TemporaryDirectory() as folder:
         write_files(Path(folder))
-        async with open_index(Path(folder, "index.db"), embedder=Embedder()) as index:
+        embedder: Any = Embedder()
+        async with open_index(Path(folder, "index.db"), embedder=embedder) as index:
             await index.aingest([folder])
             for query in ("which moon has rocks", "dust on a moon", "rocks and dust"):
                 state = "right after indexing, " if query == "rocks and dust" else None

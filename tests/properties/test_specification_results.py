@@ -19,7 +19,7 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import Judgements
+from retrieval_core.ports import Judgements, RelevanceFilter
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeRewriter
@@ -86,7 +86,7 @@ def test_metadata_filter_enforcement(
     assert sorted(document.id for document in result.documents) == expected
 
 
-class ScoreByRound:
+class ScoreByRound(RelevanceFilter):
     """A relevance filter whose judgements depend on which search it is, and not on what was found."""
 
     id, batch_size = "by round", 100
@@ -94,7 +94,7 @@ class ScoreByRound:
     def __init__(self, scores: Sequence[float]) -> None:
         self._left = [*scores]
 
-    async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
+    async def _judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         score = self._left.pop(0)
         return Judgements(tuple(Judgement(relevant=True, score=score) for _ in chunks))
 

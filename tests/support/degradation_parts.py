@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import asynccontextmanager, nullcontext
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core import FederatedIndex
 from retrieval_core.adapters.caches.memory import MemoryCache
@@ -65,7 +65,6 @@ RAISED: dict[str, Callable[[], BaseException]] = {
 MAX_RETRIES = 2
 DEADLINE = 30.0
 PATIENCE = 30.0
-T = TypeVar("T")
 
 
 class PluginError(Exception):
@@ -114,7 +113,7 @@ class World:
             raise AssertionError("it is over")
         return True
 
-    def plug(self, plugin: T, method: str, *parts: str, which: Callable[..., str] | None = None) -> T:
+    def plug(self, plugin: Any, method: str, *parts: str, which: Callable[..., str] | None = None) -> Any:
         """Return a plug-in, one of whose methods is no coroutine function where it is dead in a way of threads.
 
         Args:

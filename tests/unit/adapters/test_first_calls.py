@@ -35,7 +35,7 @@ LOADED: dict[str, dict[str, str]] = {
     "retrieval_core.adapters.local_models.onnx": {"OnnxModel": "model"},
     "retrieval_core.adapters.local_models.tokens": {"load_tokenizer": "tokenizer"},
     "retrieval_core.adapters.local_models.bert": {"find_files": "files"},
-    "retrieval_core.adapters.graph.translator": {"KnowledgeGraph": "graph"},
+    "retrieval_core.adapters.graph.translator": {"read_lines": "graph"},
     "bpe_openai": {"get_encoding": "encoding"},
     "lancedb": {"connect": "connection"},
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_each_is_a_retriever_for_another_pipeline(kind: str) -> None:
     assert all(isinstance(item, Candidate) and item.chunk is not None for item in found)
     empty = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
     asyncio.run(empty.upsert(Change()))
-    with RetrievalPipeline(empty, embedder, retrievers={kind: retriever}) as pipeline:
+    with RetrievalPipeline(empty, embedder, retrievers={kind: cast("Any", retriever)}) as pipeline:
         hits = pipeline.retrieve(SATURN).hits
     assert "p3" in {hit.id for hit in hits}
     assert {origin.kind for hit in hits for origin in hit.found_by} == {kind}

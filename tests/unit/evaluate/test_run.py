@@ -19,6 +19,7 @@ from retrieval_core.errors import EmbeddingError, InvalidParameterError, Missing
 from retrieval_core.evaluate import Collection, EvaluationReport, evaluate, load_collection
 from retrieval_core.evaluate.run import PASSAGES, rank_deeply
 from retrieval_core.index.open import open_index
+from retrieval_core.ports import Embedder
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
@@ -34,17 +35,17 @@ pytest.importorskip("ir_measures")
 QUERIES = {"q1": "tapirs", "q2": "wings", "q 3": "nothing of the kind"}
 
 
-class Compass:
+class Compass(Embedder):
     """An embedder for which the first number of a text is an angle in degrees."""
 
     id = "compass"
     dimension = 2
 
-    async def embed_query(self, text: str) -> Vector:
+    async def _embed_query(self, text: str) -> Vector:
         angle = radians(float(re.findall(r"\d+", text)[0]))
         return np.array([cos(angle), sin(angle)], dtype=np.float32)
 
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
         return np.stack([await self.embed_query(text) for text in texts])
 
 
@@ -182,10 +183,10 @@ def test_a_degraded_query_is_an_error_and_never_part_of_a_mean(collection: Colle
     """Half a search would be measured under the name of the whole one."""
 
     class FailsOnTheSecond(FakeEmbedder):
-        async def embed_query(self, text: str) -> Vector:
+        async def _embed_query(self, text: str) -> Vector:
             if self.queries:
                 self.failure = EmbeddingError("out of order")
-            return await super().embed_query(text)
+            return await super()._embed_query(text)
 
     with pytest.raises(SearchError, match=r"'wings' is degraded \(embed: out of order\)") as caught:
         run(collection, settings(search__mode="hybrid"), embedder=FailsOnTheSecond())

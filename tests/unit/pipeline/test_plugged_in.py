@@ -22,7 +22,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.options import LONGEST_TURN, MOST_TURNS
-from retrieval_core.ports import Candidate, Change, Linked, SearchRequest, Transformed, Variant
+from retrieval_core.ports import Candidate, Change, Linked, Retriever, SearchRequest, Transformed, Variant, as_plugin
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeReranker
@@ -129,7 +129,10 @@ def test_results_depend_on_what_a_retriever_holds() -> None:
     second = a_memory_store("second", "Saturn is far away.")
     main = a_memory_store("main", "Bread is baked.")
     pipeline = RetrievalPipeline(
-        main, FakeEmbedder(), retrievers={"second": BM25Retriever(second)}, cache=MemoryCache(10, 300)
+        main,
+        FakeEmbedder(),
+        retrievers={"second": as_plugin(BM25Retriever(second), Retriever)},
+        cache=MemoryCache(10, 300),
     )
     assert "Saturn is far away." in {hit.chunk.text for hit in pipeline.retrieve("Saturn").hits}
     assert pipeline.retrieve("Saturn").from_cache

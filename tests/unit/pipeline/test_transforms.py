@@ -10,7 +10,7 @@ import pytest
 from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError, ServiceError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import Candidate, Linked, Message, QueryContext, Transformed, Variant
+from retrieval_core.ports import Candidate, Linked, Message, QueryContext, Retriever, Transformed, Variant
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_transform import FakeTransformer
@@ -21,7 +21,7 @@ from support.pipelines import PHONES, TroubledStore, filled
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.ports import QueryTransformer, Retriever
+    from retrieval_core.ports import QueryTransformer
 
 SATURN, BREAD = "rings of Saturn", "bake bread with a crust"
 
@@ -52,7 +52,7 @@ def a_pipeline(
     )
 
 
-class Notes:
+class Notes(Retriever):
     """A retriever over notes of its own."""
 
     id = "notes"
@@ -61,7 +61,7 @@ class Notes:
         self._notes, self._failure, self._has_chunks = notes, failure, has_chunks
         self.asked: list[tuple[str, int]] = []
 
-    async def search(self, query: str, k: int = 10) -> Sequence[Candidate]:
+    async def _search(self, query: str, k: int) -> Sequence[Candidate]:
         self.asked.append((query, k))
         if self._failure is not None:
             raise self._failure

@@ -516,9 +516,9 @@ async def _embed(embedder: Embedder) -> None:
 
 async def _load_tokenizer(embedder: Embedder) -> None:
     """Load a local model's tokenizer; a failure is reported by embedding, which meets it too."""
-    from retrieval_core.ports import CountsTokens  # noqa: PLC0415 - the handshake does not wait for it
+    from retrieval_core import ports  # noqa: PLC0415 - the handshake does not wait for it
 
-    if isinstance(embedder, CountsTokens):
+    if "count_tokens" in ports.as_plugin(embedder, ports.Embedder).capabilities:
         with suppress(RetrievalError):
             await asyncio.to_thread(embedder.count_tokens, WARM_UP)
 

@@ -441,6 +441,12 @@ class MalformedAnswerError(ServiceError):
         self.answer = answer
 
 
+class UnusableAnswerError(MalformedAnswerError):
+    """A plug-in returned a value that its port does not allow. A retry doesn't help."""
+
+    transient: ClassVar[bool] = False
+
+
 class CircuitOpenError(ServiceError):
     """A backend failed several times in a row and is skipped for a while."""
 

@@ -9,19 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.rerankers.local import MAX_CHARACTERS, ExcerptReranker
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import Reranker, RerankScores
 from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Reranker
 
 FILLER = "Nothing here says anything of it, and it goes on for a while. " * 30
 ANSWER = "The valve of the boiler opens at two bar."
 
 
-class Noting:
+class Noting(Reranker):
     """Notes what it is shown."""
 
     id = "noting"
@@ -31,7 +30,7 @@ class Noting:
         self.shown: list[str] = []
         self.is_closed = False
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         assert query == "when does the boiler's valve open?"
         self.shown += passages
         return RerankScores(tuple(float("valve" in text) for text in passages))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
-from retrieval_core.ports import Completion, Repairing
+from retrieval_core.ports import Completion
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_rerank import word_overlap
 from retrieval_core.testing.reranker_kit import RerankerConformance
@@ -431,7 +431,7 @@ def test_the_id() -> None:
     assert ids[0].startswith("fake-llm rubric-10@")
     assert LLMReranker(llm, batch_size=2).batch_size == 2
     assert LLMReranker(llm, prompt="half \ud800 a pair").id
-    assert isinstance(LLMReranker(llm), Repairing)
+    assert "repair" in LLMReranker(llm).capabilities
 
 
 @pytest.mark.parametrize("arguments", [{"batch_size": 0}, {"max_characters": 3}, {"prompt": " \n"}])

@@ -12,7 +12,7 @@ from retrieval_core.errors import (
     ServiceError,
 )
 from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
-from retrieval_core.ports import Verdicts, Verified
+from retrieval_core.ports import Verdicts, Verified, Verifier
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.text.markers import MISSING
 from retrieval_core.types import Degradation
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PLACE = 'passage 1: {"from": "Doc: phones'
 
 
-class Verifies:
+class Verifies(Verifier):
     """A verifier that gives the verdicts of a script."""
 
     id = "scripted"
@@ -35,7 +35,7 @@ class Verifies:
         self.asked: list[str] = []
         self._verdicts = list(verdicts)
 
-    async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
+    async def _verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
         """Give the next verdicts."""
         assert query
         assert passages

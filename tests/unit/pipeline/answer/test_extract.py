@@ -19,7 +19,8 @@ from retrieval_core.pipeline.answer.extract import (
     compose,
     extract,
 )
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import Reranker, RerankScores
+from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
@@ -68,7 +69,7 @@ def extracted(
     pool = ThreadPool("test", threads=1)
     run = Run(pool, clock=FakeClock())
     try:
-        return asyncio.run(extract(run, scorer, query, pack, ANALYZER)), run.records
+        return asyncio.run(extract(run, as_optional(scorer, Reranker), query, pack, ANALYZER)), run.records
     finally:
         pool.close()
 

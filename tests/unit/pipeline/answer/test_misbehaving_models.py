@@ -12,7 +12,7 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError, ServiceError
 from retrieval_core.index.serialization import answer_to_json
 from retrieval_core.pipeline.answer.writing import Thinking
-from retrieval_core.ports import CompletionRequest, Verdicts, Verified
+from retrieval_core.ports import CompletionRequest, Verdicts, Verified, Verifier
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.testing.fakes_llm import FakeLLM
 from support.answers import QUESTION, ROLLED_BACK, an_answering_pipeline, check_stream, events_of
@@ -159,11 +159,11 @@ def test_a_stream_is_read_on_one_loop() -> None:
 def test_a_verifiers_nonsense_leaves_the_answer(nonsense: object) -> None:
     """The text is out already; what cannot be used is listed, and the stream ends as ever."""
 
-    class Verifies:
+    class Verifies(Verifier):
         id = "nonsense"
         batch_size = 8
 
-        async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
+        async def _verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
             assert query
             assert sentences
             assert passages
@@ -180,11 +180,11 @@ def test_a_verifiers_nonsense_leaves_the_answer(nonsense: object) -> None:
 def test_a_verifier_without_a_batch_size_is_not_asked(size: object) -> None:
     """That too leaves the answer."""
 
-    class Verifies:
+    class Verifies(Verifier):
         id = "nonsense"
         batch_size = cast("int", size)
 
-        async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
+        async def _verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
             raise NotImplementedError(query, sentences, passages)
 
     pipeline = an_answering_pipeline(FakeLLM([ROLLED_BACK]), verifier=Verifies(), answer__verify=True)

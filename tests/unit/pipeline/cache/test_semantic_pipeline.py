@@ -12,7 +12,7 @@ from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import Message, QueryContext
+from retrieval_core.ports import Message, QueryContext, QueryTransformer
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import RetrievalResult
@@ -156,10 +156,10 @@ def test_in_a_conversation_words_alone_do_not_tell() -> None:
     assert not world.ask(FIRST, history=[Message("user", "What was removed?")]).from_cache
 
 
-class Shouting:
+class Shouting(QueryTransformer):
     id = "shouting"
 
-    async def transform(self, query: str, context: QueryContext) -> str:
+    async def _transform(self, query: str, context: QueryContext) -> str:
         return f"{query}!!"
 
 

@@ -11,7 +11,7 @@ from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError
 from retrieval_core.pipeline.stages.excerpts import shown_text
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.prune import Pruned, excerpts_of, prune
-from retrieval_core.ports import Kept
+from retrieval_core.ports import Kept, Pruner, as_plugin
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
@@ -22,7 +22,6 @@ from retrieval_core.types import Chunk, Hit, Scores, Span, StageRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Pruner
 
 MOON = "The sea is deep. The moon is far. The moon is round. Bread is brown. Nobody saw the moon."
 
@@ -36,7 +35,7 @@ def pruned(*texts: str, pruner: Pruner | None = None, query: str = "moon") -> tu
     run = Run(pool, clock=FakeClock())
     hits = [hit(text, f"d{number}") for number, text in enumerate(texts)]
     try:
-        result = asyncio.run(prune(run, pruner or FakePruner(), query, hits))
+        result = asyncio.run(prune(run, as_plugin(pruner or FakePruner(), Pruner), query, hits))
     finally:
         pool.close()
     assert [item.chunk for item in result.hits] == [item.chunk for item in hits]
@@ -47,7 +46,7 @@ def excerpts(item: Hit) -> list[str]:
     return [item.chunk.text[part.start : part.end] for part in item.excerpts]
 
 
-class Scripted:
+class Scripted(Pruner):
     """A pruner that answers what it was given."""
 
     id = "scripted"
@@ -56,7 +55,7 @@ class Scripted:
     def __init__(self, answer: object) -> None:
         self.answer = answer
 
-    async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+    async def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         return self.answer  # type: ignore[return-value]
 
 
@@ -107,10 +106,10 @@ def test_batches_hold_as_many_sentences_as_a_call_takes() -> None:
 
 def test_a_failed_call_leaves_its_hits_as_they_were() -> None:
     class Failing(FakePruner):
-        async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+        async def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
             if "Gone." in passages[0]:
                 raise ServiceConnectionError("the model is gone")
-            return await super().keep(query, passages)
+            return await super()._keep(query, passages)
 
     result, records = pruned("Gone. Moon.", "Here. Moon.", pruner=Failing(batch_size=2))
     assert [len(item.excerpts) for item in result.hits] == [0, 1]

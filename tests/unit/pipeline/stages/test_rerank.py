@@ -11,7 +11,7 @@ import pytest
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline.stages.rerank import RerankCache, Reranked, rerank
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import Reranker, RerankScores, as_plugin
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
@@ -21,7 +21,6 @@ from retrieval_core.types import Chunk, Degradation, Evidence, Hit, Scores
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Reranker
 
 TEXTS = ("alpha", "beta", "gamma", "delta")
 HITS = tuple(
@@ -30,16 +29,17 @@ HITS = tuple(
 )
 
 
-class Scripted:
+class Scripted(Reranker):
     """A reranker that answers what it was given."""
 
+    id = "scripted"
     batch_size = 10
 
     def __init__(self, answer: object, name: str = "scripted") -> None:
         self.id = name
         self.answer = answer
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer  # type: ignore[return-value]
@@ -50,9 +50,10 @@ def reranked(
 ) -> tuple[Reranked, Run]:
     pool = ThreadPool("test", threads=1)
     run = Run(pool, clock=FakeClock())
+    plugins = [as_plugin(each, Reranker) for each in chain]
     config = RerankerConfig.model_validate({"kind": "local", "weight": 1.0, **settings})
     try:
-        return asyncio.run(rerank(run, chain, "question", hits, config, cache=cache)), run
+        return asyncio.run(rerank(run, plugins, "question", hits, config, cache=cache)), run
     finally:
         pool.close()
 
@@ -163,8 +164,8 @@ def test_long_lists_go_in_batches_so_many_at_a_time() -> None:
 
 def test_evidence_on_some_of_the_batches_is_kept() -> None:
     class Half(FakeReranker):
-        async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
-            scores = await super().score(query, passages)
+        async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
+            scores = await super()._score(query, passages)
             found = Evidence(answers=True, text=passages[0], is_quoted=True)
             return RerankScores(scores.scores, evidence=(found,) if "beta" in passages else ())
 

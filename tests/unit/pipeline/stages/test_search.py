@@ -19,7 +19,7 @@ from retrieval_core.errors import (
 from retrieval_core.pipeline.stages.embed import Questions
 from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.state import Plan
-from retrieval_core.ports import Candidate
+from retrieval_core.ports import Candidate, Embedder, as_plugin
 from retrieval_core.run.outcomes import is_callers_fault
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
@@ -88,7 +88,7 @@ def plan(mode: SearchMode = "hybrid", score_threshold: float | None = None) -> P
 
 def find(pool: ThreadPool, store: Sides, embedder: object, settings: Plan) -> tuple[SearchResults, Run]:
     run = Run(pool)
-    questions = None if embedder is None else Questions(cast("Any", embedder))
+    questions = None if embedder is None else Questions(as_plugin(embedder, Embedder))
     return asyncio.run(search(run, Sources(cast("Store", store), questions), QUERY, settings)), run
 
 

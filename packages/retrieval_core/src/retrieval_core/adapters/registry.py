@@ -198,7 +198,6 @@ def preloaded_embedder(config: RetrievalConfig) -> ports.Embedder | None:
     """
     check_complete(config)
     embedder = build_embedder(config.embedder)
-    # As Preloading has it, which is not asked: importing the ports, and what they import, can wait until it loads.
     preload = getattr(embedder, "preload", None)
     if preload is not None:
         preload()

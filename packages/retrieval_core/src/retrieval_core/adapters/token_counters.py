@@ -13,7 +13,7 @@ from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.installation import install_command
-from retrieval_core.ports import CountsTokens
+from retrieval_core.ports import Embedder, as_plugin
 from retrieval_core.run.caching import Lazy
 from retrieval_core.types.escapes import valid_unicode
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bpe_openai import Encoding
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.ports import Embedder, TokenCounter
+    from retrieval_core.ports import TokenCounter
 
 AUTO = "auto"
 ENCODINGS = ("cl100k_base", "o200k_base")
@@ -88,7 +88,7 @@ def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:
     Raises:
         ConfigurationError: There is neither.
     """
-    if isinstance(embedder, CountsTokens):
+    if embedder is not None and "count_tokens" in as_plugin(embedder, Embedder).capabilities:
         return embedder.count_tokens
     if any(find_spec(package) is None for package in ("tokenizers", BGE_SMALL_EN.files.carrier)):
         who = "there is no embedder" if embedder is None else f"the embedder {embedder.id} counts no tokens"

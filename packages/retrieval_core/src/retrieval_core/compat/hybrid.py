@@ -248,7 +248,7 @@ class StoreRetriever(BaseRetriever, Closing):
 
     def as_retriever(self) -> Retriever:
         """Return it as it is: it gives candidates."""
-        return self
+        return cast("Retriever", self)
 
     async def aclose(self) -> None:
         """Close the store and the embedder. Closing twice is fine."""

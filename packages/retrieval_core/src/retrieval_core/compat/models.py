@@ -10,14 +10,14 @@ import inspect
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, MalformedAnswerError
-from retrieval_core.ports import Completion
+from retrieval_core.ports import Completion, Embedder
 from retrieval_core.types import Usage
 from retrieval_core.types.documents import as_vectors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from retrieval_core.ports import LLM, CompletionRequest, Embedder
+    from retrieval_core.ports import LLM, CompletionRequest
     from retrieval_core.types import Matrix, Vector
 
 _ROLES = {"system": "system", "user": "human", "assistant": "ai"}
@@ -66,7 +66,7 @@ def adapt_llm(model: object, name: str | None = None) -> LLM:
     raise InvalidParameterError(msg)
 
 
-class LangChainEmbedder:
+class LangChainEmbedder(Embedder):
     """LangChain's embeddings as an :class:`~retrieval_core.ports.Embedder`.
 
     The dimension is that of the first vector; if it is asked for before, a word is embedded.
@@ -88,13 +88,13 @@ class LangChainEmbedder:
             self._dimension = self._unit(self._model.embed_query("dimension")).size
         return self._dimension
 
-    async def embed_query(self, text: str) -> Vector:
+    async def _embed_query(self, text: str) -> Vector:
         """Embed a query: shape ``(dimension,)``, float32, unit length."""
         vector = self._unit(await _call(self._model, "aembed_query", "embed_query", text))
         self._dimension = self._dimension or vector.size
         return vector
 
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed texts: one row for each, float32, unit length."""
         import numpy as np  # noqa: PLC0415 - slow to load
 

@@ -51,7 +51,7 @@ from retrieval_core.errors import ServiceConnectionError as ConnectionError  # n
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.lifecycle import Calls, Closing, close_with
 from retrieval_core.pipeline.planning import make_plan
-from retrieval_core.pipeline.stages.embed import Questions, checked
+from retrieval_core.pipeline.stages.embed import Questions
 from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.fuse import fuse
@@ -62,6 +62,7 @@ from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import FormattedContext, SearchState
 from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
+from retrieval_core.ports.embedders import checked_vector
 from retrieval_core.run.caching import CacheEntry, LruCache
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok, value_of
@@ -349,7 +350,7 @@ class VectorSearcher:
         sources = cast("Sources", self.retriever)
         store = self.vector_store
         plan = make_plan(self._calls.config, filters, {"mode": "dense"}, store=store, has_embedder=True)
-        vector = checked(cast("Any", query_embedding), len(query_embedding), "")
+        vector = checked_vector(query_embedding, len(query_embedding), "")
         vector = vector / float(vector @ vector) ** 0.5
         run = self._calls.begin()
         query = Query("", "", embedding=vector)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.errors import EmbeddingError, InvalidParameterError, as_embedding_error
+from retrieval_core.errors import EmbeddingError, as_embedding_error
 from retrieval_core.ingest.report import FailedFile, IndexProgress, Note
-from retrieval_core.types.documents import as_vectors, is_zero
+from retrieval_core.types.documents import is_zero
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -187,18 +187,12 @@ class ChunkVectors:
         if self._embedder is None or not texts:
             return None
         try:
-            matrix = as_vectors(await self._pool.call(self._embedder.embed_texts, texts))
-        except InvalidParameterError as error:
-            msg = f"{self._embedder.id} gave no vectors: {error}"
-            raise EmbeddingError(msg) from error
+            matrix = await self._pool.call(self._embedder.embed_texts, texts)
         except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
             failure = as_embedding_error(error, f"{self._embedder.id}: {len(texts)} texts")
             raise failure from failure.__cause__
-        if matrix.ndim != 2 or len(matrix) != len(texts):
-            msg = f"{self._embedder.id} gave vectors of the shape {matrix.shape} for {len(texts)} texts"
-            raise EmbeddingError(msg)
         if matrix.size and (zero := is_zero(matrix)).any():
             text = texts[int(zero.argmax())]
             msg = f"{self._embedder.id} gave a vector of zeros, which no search can find, for the text {text!r:.80}"
             raise EmbeddingError(msg)
-        return matrix.astype("float32", copy=False)
+        return matrix

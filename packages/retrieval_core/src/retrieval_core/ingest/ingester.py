@@ -42,9 +42,10 @@ from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import (
     Change,
     ChunkRange,
-    CountsTokens,
+    Embedder,
     FetchRequest,
     SourceState,
+    as_plugin,
     as_store,
     check_change,
 )
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import ChunkingConfig
     from retrieval_core.ingest.report import Note, OnProgress
-    from retrieval_core.ports import Embedder, Store, StoredDamage
+    from retrieval_core.ports import Store, StoredDamage
     from retrieval_core.types import Chunk, Document, Section, Vector
 
 EMPTY = sha256(b"").hexdigest()
@@ -105,7 +106,7 @@ class Ingester:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store = as_store(store)
-        self._embedder = embedder
+        self._embedder = embedder = None if embedder is None else as_plugin(embedder, Embedder)
         self._chunking = chunking
         self._base = base
         self._now = now
@@ -487,7 +488,7 @@ class Ingester:
 
     def _split(self, parsed: ParsedDocument, document: Document) -> tuple[tuple[Chunk, ...], tuple[Section, ...]]:
         """Split a document into chunks that the embedder reads whole, headings included."""
-        counts = self._embedder if isinstance(self._embedder, CountsTokens) else None
+        counts = self._embedder if self._embedder and "count_tokens" in self._embedder.capabilities else None
         sizes = ChunkSizes(
             self._chunking.max_tokens, self._chunking.min_tokens, window=counts.max_tokens if counts else None
         )

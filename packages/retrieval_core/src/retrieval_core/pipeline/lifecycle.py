@@ -14,6 +14,7 @@ from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import DeadlineExceededError, InvalidParameterError, checked_count
 from retrieval_core.pipeline.stages.embed import EmbeddingCache, Questions, Recovery
 from retrieval_core.pipeline.stages.rerank import RerankCache
+from retrieval_core.ports import Reranker, as_plugin
 from retrieval_core.ports.checks import check_components
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.observe.observer import SeveralObservers
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.config import CacheConfig
-    from retrieval_core.ports import Embedder, Reranker
+    from retrieval_core.ports import Embedder
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Observer
     from retrieval_core.types import RetrievalResult
@@ -176,7 +177,7 @@ def reranker_chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Rera
             msg = f"the id of a reranker must be text, got {link.id!r:.80} from a {type(link).__name__}"
             raise InvalidParameterError(msg)
         checked_count(link.batch_size, f"the batch_size of the reranker {link.id}")
-    return cast("tuple[Reranker, ...]", chain)
+    return tuple([as_plugin(link, Reranker) for link in chain])
 
 
 def by_name(given: Mapping[str, Any] | None, kind: str, method: str) -> dict[str, Any]:

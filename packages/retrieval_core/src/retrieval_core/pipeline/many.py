@@ -14,9 +14,8 @@ from retrieval_core.errors import (
     RetrievalError,
     SearchError,
 )
-from retrieval_core.pipeline.stages.embed import checked
 from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.ports import EmbedsQueries
+from retrieval_core.ports.embedders import checked_vector
 from retrieval_core.run.outcomes import Failed
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ async def _embedded(make_run: Callable[[], Run], questions: Questions, texts: Se
     known = {text: remembered.get(text) for text in texts} if remembered is not None else {}
     vectors = {text: vector for text, vector in known.items() if vector is not None}
     missing = [text for text in dict.fromkeys(texts) if text not in vectors]
-    if not isinstance(embedder, EmbedsQueries) or len(missing) < 2:
+    if "embed_queries" not in embedder.capabilities or len(missing) < 2:
         return vectors
     batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
     for batch in batches:
@@ -123,7 +122,7 @@ async def _embedded(make_run: Callable[[], Run], questions: Questions, texts: Se
             break
         try:
             made = {
-                text: checked(vector, embedder.dimension, text)
+                text: checked_vector(vector, embedder.dimension, text)
                 for text, vector in zip(batch, outcome.value, strict=True)
             }
         except (DimensionMismatchError, EmbeddingError, TypeError, ValueError):

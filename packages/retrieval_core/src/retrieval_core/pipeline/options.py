@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.stages.transform import MOST_VARIANTS, is_variant
+from retrieval_core.pipeline.stages.transform import MOST_VARIANTS
 from retrieval_core.ports import Message, Variant
+from retrieval_core.ports.transformers import is_variant
 
 if TYPE_CHECKING:
     from retrieval_core.types import SearchMode

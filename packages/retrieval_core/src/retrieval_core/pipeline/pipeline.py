@@ -218,7 +218,8 @@ class RetrievalPipeline(QueryEngine):
             with_embedder: Whether the embedder is included.
         """
         used = (self._store, *self._engine.plugins)
-        return used if with_embedder else [plugin for plugin in used if plugin is not self._embedder]
+        embedder = None if self._questions is None else self._questions.embedder
+        return used if with_embedder else [plugin for plugin in used if plugin is not embedder]
 
     def _facts(self) -> Mapping[str, object]:
         parts = {"store": self.store, "embedder": self.embedder}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import IncompleteSearchError
 from retrieval_core.pipeline.stages.fingerprints import identify
-from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.pipeline.stages.state import Stage
+from retrieval_core.ports import Evaluator, as_plugin
 from retrieval_core.run.outcomes import Ok, is_static, raise_faults
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.state import SearchState
-    from retrieval_core.ports import Evaluator
     from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Chunk, Query, StageRecord
@@ -193,10 +192,4 @@ async def evaluate(
     run: Run, evaluator: Evaluator, query: str, chunks: Sequence[Chunk], response: str
 ) -> Ok[EvaluationScores] | Failed:
     """Return the scores of chunks and a response."""
-    outcome = await run.call("evaluate", evaluator.evaluate, query, tuple(chunks), response)
-    return sound(outcome, "evaluate", "the evaluator", EvaluationScores, _problem)
-
-
-def _problem(given: EvaluationScores) -> str | None:
-    scores = (given.context_precision, given.response_relevancy)
-    return None if all(score is None or 0 <= score <= 1 for score in scores) else f"{given!r:.120}"
+    return await run.call("evaluate", as_plugin(evaluator, Evaluator).evaluate, query, tuple(chunks), response)

@@ -1,10 +1,15 @@
-"""The protocols of plug-ins, and the values that pass through them.
+"""The base classes of plug-ins, and the values that pass through them.
 
-No base class is needed: any object with these methods will do. A method may be synchronous; it then runs in a thread.
+A base class calls what you write, and checks its answer. An object without the base class works if it has the public
+methods: :func:`as_plugin` wraps it. A method may be synchronous; it then runs in a thread.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from retrieval_core.ports.caches import ResultCache
-from retrieval_core.ports.embedders import CountsTokens, Embedder, EmbedsQueries, Preloading, Reopening, TokenCounter
+from retrieval_core.ports.embedders import Embedder, TokenCounter
 from retrieval_core.ports.index_values import (
     LIST_TYPES,
     Candidate,
@@ -31,12 +36,12 @@ from retrieval_core.ports.models import (
     Judgements,
     Message,
     RelevanceFilter,
-    Repairing,
     Reranker,
     RerankScores,
     Rewriter,
     Rewritten,
 )
+from retrieval_core.ports.plugin import Plugin, as_plugin
 from retrieval_core.ports.pruners import Kept, Pruner
 from retrieval_core.ports.retrievers import Retriever
 from retrieval_core.ports.stores import Capability, HeldIndex, Store, Versioned, as_store, check_change, check_search
@@ -54,9 +59,7 @@ __all__ = [
     "CollectionState",
     "Completion",
     "CompletionRequest",
-    "CountsTokens",
     "Embedder",
-    "EmbedsQueries",
     "Evaluator",
     "FetchRequest",
     "Fetched",
@@ -67,14 +70,12 @@ __all__ = [
     "Linked",
     "Manifest",
     "Message",
-    "Preloading",
+    "Plugin",
     "Pruner",
     "QueryContext",
     "QueryTransformer",
     "RecordDamage",
     "RelevanceFilter",
-    "Reopening",
-    "Repairing",
     "RerankScores",
     "Reranker",
     "ResultCache",
@@ -95,12 +96,21 @@ __all__ = [
     "Verified",
     "Verifier",
     "Versioned",
+    "as_plugin",
     "as_store",
     "check_change",
     "check_search",
 ]
 
-_ABILITIES: "dict[str, Capability]" = {
+_FORMER: dict[str, tuple[type[Plugin], str]] = {
+    "CountsTokens": (Embedder, "count_tokens"),
+    "EmbedsQueries": (Embedder, "embed_queries"),
+    "Preloading": (Embedder, "preload"),
+    "Reopening": (Embedder, "reopen"),
+    "Repairing": (Reranker, "repair"),
+}
+"""The ports that contain former protocols for optional methods, and the names of these methods."""
+_ABILITIES: dict[str, Capability] = {
     "AddsVectors": "add_vectors",
     "Catalog": "sources",
     "CountsChunks": "count_chunks",
@@ -124,9 +134,12 @@ class _Ability(type):
         return cls.capability in as_store(store).capabilities
 
 
-def __getattr__(name: str) -> type:
-    """Return a former protocol of stores, which only ``isinstance()`` works with."""
-    if name != "CataloguedStore" and name not in _ABILITIES:
+def __getattr__(name: str) -> Any:
+    """Return a port by the former name of a protocol for one of its optional methods.
+
+    Those of stores are no ports: only ``isinstance()`` works with them.
+    """
+    if name != "CataloguedStore" and name not in _ABILITIES and name not in _FORMER:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     import warnings  # noqa: PLC0415 - only for a former name
@@ -134,6 +147,11 @@ def __getattr__(name: str) -> type:
     if name == "CataloguedStore":
         warnings.warn("CataloguedStore is retrieval_core.ports.Store now", DeprecationWarning, stacklevel=2)
         return Store
+    if name in _FORMER:
+        port, method = _FORMER[name]
+        advice = f'to find out whether a plug-in has the method, test "{method}" in plugin.capabilities'
+        warnings.warn(f"{name} is part of {port.__name__} now; {advice}", DeprecationWarning, stacklevel=2)
+        return port
     instead = f"ask whether {_ABILITIES[name]!r} is in Store.capabilities"
     warnings.warn(f"{name} is no protocol any more; {instead}", DeprecationWarning, stacklevel=2)
     return _Ability(name, (), {"capability": _ABILITIES[name]})

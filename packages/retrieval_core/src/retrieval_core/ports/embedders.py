@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Protocol
+
+from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError
+from retrieval_core.ports.plugin import Plugin, call_plugin, calls_plugin, default
+from retrieval_core.types.documents import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -10,93 +15,144 @@ if TYPE_CHECKING:
     from retrieval_core.types import Matrix, Vector
 
 
-class Embedder(Protocol):
-    """Turns text into vectors of unit length."""
+class Embedder(Plugin):
+    """Turns text into vectors of unit length. A subclass has ``id``, ``dimension``, and two methods.
+
+    Example::
+
+        class MyEmbedder(Embedder):
+            id = "letters"
+            dimension = 2
+
+            async def _embed_query(self, text):
+                return [text.count("a") + 1.0, text.count("b") + 1.0]
+
+            async def _embed_texts(self, texts):
+                return [await self._embed_query(text) for text in texts]
+    """
+
+    port_role = "the embedder"
+    port_calls = ("embed_query", "embed_texts", "embed_queries")
+    port_optional = ("embed_queries", "reopen", "preload", "count_tokens")
 
     @property
-    def id(self) -> str:
-        """Names model and settings: two embedders with the same id give the same vector for the same text."""
-        ...
-
-    @property
+    @abstractmethod
     def dimension(self) -> int:
         """Number of components of each vector."""
-        ...
 
+    @calls_plugin
     async def embed_query(self, text: str) -> Vector:
-        """Embed one question.
+        """Embed one query.
 
         Returns:
-            Shape ``(dimension,)``, float32, L2-normalised.
+            Shape ``(dimension,)``, float32, L2-normalized.
 
         Raises:
-            EmbeddingError: The text could not be embedded.
+            EmbeddingError: The text could not be embedded, or the vector can't be searched for.
+            DimensionMismatchError: The vector has another dimension.
         """
-        ...
+        return checked_vector(await call_plugin(self._embed_query, text), self.dimension)
 
+    @calls_plugin
     async def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        """Embed passages.
+        """Embed chunks.
 
         Returns:
-            Shape ``(len(texts), dimension)``, float32, each row L2-normalised, in the order of the texts.
+            Shape ``(len(texts), dimension)``, float32, each row L2-normalized, in the order of the texts.
 
         Raises:
-            EmbeddingError: A text could not be embedded.
+            EmbeddingError: A text could not be embedded, or there is not one vector for each.
         """
-        ...
+        count = len(texts)
+        return self._checked_rows(await call_plugin(self._embed_texts, texts), count)
 
-
-@runtime_checkable
-class EmbedsQueries(Protocol):
-    """An optional protocol of embedders: several questions in one call."""
-
+    @calls_plugin
     async def embed_queries(self, texts: Sequence[str]) -> Matrix:
-        """Embed questions.
+        """Embed several queries in one call; optional, see :attr:`capabilities`.
 
         Returns:
-            Shape ``(len(texts), dimension)``: for each one what :meth:`Embedder.embed_query` gives.
+            Shape ``(len(texts), dimension)``: for each query the vector of :meth:`embed_query`.
 
         Raises:
-            EmbeddingError: A text could not be embedded.
+            EmbeddingError: A text could not be embedded, or there is not one vector for each.
         """
-        ...
+        count = len(texts)
+        return self._checked_rows(await call_plugin(self._embed_queries, texts), count)
 
-
-@runtime_checkable
-class Reopening(Protocol):
-    """An optional protocol of embedders: opening anew after a failure."""
-
+    @default
     async def reopen(self) -> None:
-        """Drop the model or the connection; the next call opens it again."""
-        ...
+        """Drop the model or the connection after a failure, so that the next call opens it again; optional."""
 
-
-@runtime_checkable
-class Preloading(Protocol):
-    """An optional protocol of embedders: loading the model before the first text, beside other work."""
-
+    @default
     def preload(self) -> None:
-        """Start loading in threads, and return. If it fails, the first call to embed raises the error."""
-        ...
+        """Start loading the model in threads, and return; optional.
 
+        If loading fails, the first call to embed raises the error.
+        """
 
-class TokenCounter(Protocol):
-    """Counts the tokens of a text as some model would."""
-
-    def __call__(self, text: str, /) -> int:
-        """Return the number of tokens, 0 for empty text."""
-        ...
-
-
-@runtime_checkable
-class CountsTokens(Protocol):
-    """An optional protocol of embedders: their own token counter, and the longest text that they read whole."""
+    @default
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text, without those that the model adds; optional, with ``max_tokens``."""
+        msg = f"{self.id} does not count tokens"
+        raise NotImplementedError(msg)
 
     @property
     def max_tokens(self) -> int:
-        """Tokens beyond this number are not seen by the model."""
-        ...
+        """Tokens beyond this number are not seen by the model; optional, with :meth:`count_tokens`."""
+        msg = f"{self.id} does not count tokens"
+        raise NotImplementedError(msg)
 
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of the text, without those that the model adds."""
+    @abstractmethod
+    async def _embed_query(self, text: str) -> Vector: ...
+
+    @abstractmethod
+    async def _embed_texts(self, texts: Sequence[str]) -> Matrix: ...
+
+    @default
+    async def _embed_queries(self, texts: Sequence[str]) -> Matrix:
+        import numpy as np  # noqa: PLC0415 - it has been loaded by then
+
+        vectors = [await self.embed_query(text) for text in texts]
+        return np.stack(vectors) if vectors else np.empty((0, self.dimension), dtype=np.float32)
+
+    def _checked_rows(self, rows: object, count: int) -> Matrix:
+        try:
+            matrix = as_vectors(rows)
+        except InvalidParameterError as error:
+            msg = f"{self.id} gave no vectors: {error}"
+            raise EmbeddingError(msg) from error
+        if matrix.ndim != 2 or len(matrix) != count:
+            if not count and not matrix.size:
+                return matrix.reshape(0, self.dimension).astype("float32", copy=False)
+            msg = f"{self.id} gave vectors of the shape {matrix.shape} for {count} texts"
+            raise EmbeddingError(msg)
+        return matrix.astype("float32", copy=False)
+
+
+def checked_vector(vector: object, dimension: int, query: str | None = None) -> Vector:
+    """Return what an embedder gave as a float32 vector, if it can be searched for.
+
+    Raises:
+        DimensionMismatchError: It has another length.
+        EmbeddingError: It is no vector of finite numbers, or all of them are 0.
+    """
+    try:
+        array = as_vectors(vector)
+    except InvalidParameterError as error:
+        msg = f"the embedder gave no vector: {error}"
+        raise EmbeddingError(msg, query) from error
+    if array.shape != (dimension,):
+        raise DimensionMismatchError(dimension, array.size, "the embedding of the query")
+    array = array.astype("float32", copy=False)
+    if is_zero(array):
+        msg = "the embedder gave a vector of zeros, which is equally far from everything"
+        raise EmbeddingError(msg, query)
+    return array
+
+
+class TokenCounter(Protocol):
+    """Counts the tokens of a text as some model would. Any function will do."""
+
+    def __call__(self, text: str, /) -> int:
+        """Return the number of tokens, 0 for empty text."""
         ...

@@ -6,14 +6,19 @@ itself never retries.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from numbers import Real
+from typing import TYPE_CHECKING, Literal, Protocol, cast
+
+from retrieval_core.ports.plugin import BatchPlugin, Plugin, are, call_plugin, calls_plugin, default, is_text
+from retrieval_core.types import EvaluationScores, Evidence, Judgement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from retrieval_core.errors import MalformedAnswerError
-    from retrieval_core.types import JSON, Chunk, EvaluationScores, Evidence, Judgement, Usage
+    from retrieval_core.types import JSON, Chunk, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +87,35 @@ class Judgements:
     usage: Usage | None = None
 
 
-class RelevanceFilter(Protocol):
-    """Judges which passages bear on a question; the others are left out."""
+class RelevanceFilter(BatchPlugin):
+    """Judges which chunks bear on a query; the others are dropped."""
 
-    @property
-    def id(self) -> str:
-        """Names model, prompt and settings: two relevance filters with the same id judge alike."""
-        ...
+    port_role = "the relevance filter"
+    port_calls = ("judge",)
 
-    @property
-    def batch_size(self) -> int:
-        """The most passages of one call, at least 1."""
-        ...
-
+    @calls_plugin
     async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
-        """Judge passages by themselves, each against the question.
+        """Judge chunks, each by itself.
 
         Args:
-            query: The normalised question.
+            query: The normalized query.
             chunks: At most :attr:`batch_size`.
 
         Raises:
-            ServiceError: The provider failed, or gave no judgement on one of the passages.
+            ServiceError: The provider failed, or did not judge each of the chunks.
         """
-        ...
+        count = len(chunks)
+        answer = self._expect(await call_plugin(self._judge, query, chunks), Judgements)
+        if not are(answer.judgements, _is_judgement):
+            raise self._refuse(f"it gave {answer!r:.80}, which are no Judgements")
+        if len(answer.judgements) != count:
+            raise self._refuse(f"it gave {len(answer.judgements)} judgements for {count} passages")
+        if unsound := [item.score for item in answer.judgements if not 0 <= item.score <= 1]:
+            raise self._refuse(f"it gave the score {unsound[0]!r:.40}, which is not between 0 and 1")
+        return answer
+
+    @abstractmethod
+    async def _judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,39 +133,67 @@ class RerankScores:
     problems: tuple[str, ...] = ()
 
 
-class Reranker(Protocol):
-    """Scores passages against a question with a model that reads both together."""
+class Reranker(BatchPlugin):
+    """Scores chunks for a query with a model that reads both together.
 
-    @property
-    def id(self) -> str:
-        """Names model and settings: two rerankers with the same id score alike."""
-        ...
+    Example::
 
-    @property
-    def batch_size(self) -> int:
-        """The most passages of one call, at least 1."""
-        ...
+        class MyReranker(Reranker):
+            id = "longest-first"
+            batch_size = 100
 
+            async def _score(self, query, passages):
+                return RerankScores(tuple(min(1.0, len(passage) / 1000) for passage in passages))
+    """
+
+    port_calls = ("score", "repair")
+    port_optional = ("repair",)
+
+    @calls_plugin
     async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
-        """Score passages, each by itself, in [0, 1].
+        """Score texts, each by itself, in [0, 1].
 
         Raises:
-            ServiceError: The provider failed.
+            ServiceError: The provider failed, or did not score each of the texts.
         """
-        ...
+        count = len(passages)
+        return self._checked_scores(await call_plugin(self._score, query, passages), count)
 
-
-@runtime_checkable
-class Repairing(Protocol):
-    """An optional protocol of rerankers: ask the model to repair a malformed answer."""
-
+    @calls_plugin
     async def repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:
-        """Score the same passages again, given the last answer and its fault.
+        """Score the same texts again, given the last answer and its fault; optional.
 
         Raises:
             ServiceError: The provider failed.
         """
-        ...
+        count = len(passages)
+        return self._checked_scores(await call_plugin(self._repair, query, passages, wrong), count)
+
+    @abstractmethod
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores: ...
+
+    @default
+    async def _repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:  # noqa: ARG002
+        raise wrong
+
+    @property
+    def port_role(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - there may be several
+        """The name in errors: its id."""
+        return self.id
+
+    def _checked_scores(self, answer: object, count: int) -> RerankScores:
+        answer = self._expect(answer, RerankScores)
+        if not are(answer.scores, _is_score):
+            raise self._refuse("its scores are no tuple of numbers from 0 to 1")
+        if len(answer.scores) != count:
+            raise self._refuse(f"it gave {len(answer.scores)} scores for {count} passages")
+        if not are(answer.evidence, lambda item: item is None or isinstance(item, Evidence)):
+            raise self._refuse("its evidence is no tuple of Evidence")
+        if len(answer.evidence) not in {0, count}:
+            raise self._refuse(f"it gave evidence on {len(answer.evidence)} of {count} passages")
+        if not are(answer.problems, lambda item: isinstance(item, str)):
+            raise self._refuse("its problems are no tuple of texts")
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,44 +205,66 @@ class Rewritten:
     usage: Usage | None = None
 
 
-class Rewriter(Protocol):
-    """Rewrites a question that found too little."""
+class Rewriter(Plugin):
+    """Rewrites a query that found too little."""
 
-    @property
-    def id(self) -> str:
-        """Names model, prompt and settings: two rewriters with the same id rewrite alike."""
-        ...
+    port_role = "the rewriter"
+    port_calls = ("rewrite",)
 
+    @calls_plugin
     async def rewrite(self, query: str, context: str) -> Rewritten:
-        """Rewrite a question.
+        """Rewrite a query.
 
         Args:
-            query: The normalised question, as the user asked it.
+            query: The normalized query, as the user asked it.
             context: The results so far, formatted; may be empty.
 
         Raises:
-            ServiceError: The provider failed, or gave no question.
+            ServiceError: The provider failed, or gave no query.
         """
-        ...
+        answer = self._expect(await call_plugin(self._rewrite, query, context), Rewritten)
+        if not isinstance(answer.query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._refuse(f"it gave {answer!r:.80}, which is no Rewritten")
+        if not is_text(answer.query):
+            raise self._refuse("it gave an empty question")
+        return answer
+
+    @abstractmethod
+    async def _rewrite(self, query: str, context: str) -> Rewritten: ...
 
 
-class Evaluator(Protocol):
+class Evaluator(Plugin):
     """Scores a result without knowing the right answer."""
 
-    @property
-    def id(self) -> str:
-        """Names method, model and settings."""
-        ...
+    port_role = "the evaluator"
+    port_calls = ("evaluate",)
 
+    @calls_plugin
     async def evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
         """Score a result.
 
         Args:
-            query: The normalised question.
-            chunks: The passages, best first.
+            query: The normalized query.
+            chunks: The chunks, best first.
             response: The answer that was written from them; without one, their text as a prompt gets it.
 
         Raises:
             ServiceError: A provider failed.
         """
-        ...
+        answer = self._expect(await call_plugin(self._evaluate, query, chunks, response), EvaluationScores)
+        scores = (answer.context_precision, answer.response_relevancy)
+        if not all(score is None or 0 <= score <= 1 for score in scores):
+            raise self._refuse(f"{answer!r:.120}")
+        return answer
+
+    @abstractmethod
+    async def _evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores: ...
+
+
+def _is_judgement(item: object) -> bool:
+    score: object = item.score if isinstance(item, Judgement) else None
+    return isinstance(score, (int, float))
+
+
+def _is_score(score: object) -> bool:
+    return type(score) is not bool and isinstance(score, Real) and 0 <= cast("float", score) <= 1

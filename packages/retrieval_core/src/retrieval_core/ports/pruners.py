@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from math import isfinite
+from typing import TYPE_CHECKING, Any, cast
+
+from retrieval_core.ports.plugin import BatchPlugin, call_plugin, calls_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,28 +30,45 @@ class Kept:
     usage: Usage | None = None
 
 
-class Pruner(Protocol):
-    """Chooses the sentences of passages that bear on a question; the others are not shown."""
+class Pruner(BatchPlugin):
+    """Chooses the sentences of chunks that bear on a query; the others are not shown.
 
-    @property
-    def id(self) -> str:
-        """Names model and settings: two pruners with the same id keep the same."""
-        ...
+    Its :attr:`batch_size` counts sentences; a chunk that has more comes by itself, whole.
+    """
 
-    @property
-    def batch_size(self) -> int:
-        """The most sentences of one call, at least 1; a passage that has more comes by itself, whole."""
-        ...
+    port_role = "the pruner"
+    port_calls = ("keep",)
 
+    @calls_plugin
     async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
-        """Judge the sentences of passages.
+        """Judge the sentences of chunks.
 
         Args:
-            query: The normalised question.
+            query: The normalized query.
             passages: The sentences of each, in the order of its text; together they are the text, but for white space.
 
         Raises:
             ServiceError: The model failed, or gave no answer that could be used.
             EmbeddingError: A text could not be embedded.
         """
-        ...
+        sizes = [len(sentences) for sentences in passages]
+        answer = self._expect(await call_plugin(self._keep, query, passages), Kept)
+        fit = f"the {sizes} sentences of {len(sizes)} passages"
+        if not _fits(answer.kept, sizes, bool):
+            raise self._refuse(f"what is kept does not fit {fit}: {answer.kept!r:.200}")
+        if answer.scores and not _fits(answer.scores, sizes, (int, float)):
+            raise self._refuse(f"the scores do not fit {fit}: {answer.scores!r:.200}")
+        return answer
+
+    @abstractmethod
+    async def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept: ...
+
+
+def _fits(answer: object, sizes: Sequence[int], kind: type | tuple[type, ...]) -> bool:
+    rows = cast("Sequence[Sequence[Any]]", answer)
+    try:
+        return [len(row) for row in rows] == list(sizes) and all(
+            isinstance(value, kind) and isfinite(value) for row in rows for value in row
+        )
+    except (OverflowError, TypeError):
+        return False

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
+
+from retrieval_core.ports.plugin import Plugin, call_plugin, calls_plugin, is_finite, is_text
+from retrieval_core.ports.retrievers import are_candidates
 
 if TYPE_CHECKING:
     from retrieval_core.ports.index_values import Candidate, Side
@@ -11,6 +15,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import Usage
 
 BOTH_SIDES: frozenset[Side] = frozenset({"dense", "lexical"})
+HEAVIEST = 1000.0
+"""The most that a weight may be: far beyond it, sums of scores would not be numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +83,78 @@ class Transformed:
     usage: Usage | None = None
 
 
-class QueryTransformer(Protocol):
-    """Rewrite or expand a query before the search. Each call is one attempt at its provider.
+class QueryTransformer(Plugin):
+    """Rewrites or expands a query before the search. Each call is one attempt at its provider.
 
     If it fails, the query is searched for unchanged, and the result is degraded.
     """
 
-    @property
-    def id(self) -> str:
-        """Names method, model, prompt and settings: two transformers with the same id do alike."""
-        ...
+    port_role = "the transformer"
+    port_calls = ("transform",)
 
-    async def transform(self, query: str, context: QueryContext) -> Transformed | str:
+    @calls_plugin
+    async def transform(self, query: str, context: QueryContext) -> Transformed:
         """Transform a query.
 
         Args:
-            query: The normalised query. A follow-up question is already complete.
+            query: The normalized query. A follow-up question is already complete.
             context: The conversation before it.
 
         Returns:
-            Texts to search for. Plain text replaces the query.
+            Texts to search for.
 
         Raises:
             ServiceError: The provider failed, or gave nothing that could be used.
         """
-        ...
+        answer = await call_plugin(self._transform, query, context)
+        made: object = Transformed(query=answer) if isinstance(answer, str) else answer
+        if not isinstance(made, Transformed):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._refuse(f"it gave {made!r:.80}, which is neither text nor a Transformed")
+        if (problem := _problem(made)) is not None:
+            raise self._refuse(problem)
+        return made
+
+    @abstractmethod
+    async def _transform(self, query: str, context: QueryContext) -> Transformed | str:
+        """Return texts to search for. Plain text replaces the query."""
+
+
+def is_variant(value: Any) -> TypeGuard[Variant]:
+    """Return whether a value is a variant that can be searched for."""
+    return (
+        isinstance(value, Variant)
+        and is_text(value.text)
+        and isinstance(value.sides, (frozenset, set))  # pyright: ignore[reportUnnecessaryIsInstance]
+        and value.sides <= BOTH_SIDES
+        and type(value.is_passage) is bool
+        and isinstance(value.kind, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        and _is_weight(value.weight)
+    )
+
+
+def _problem(made: Transformed) -> str | None:
+    if made.query is not None and not is_text(made.query):
+        return f"it gave {made.query!r:.80} as the question"
+    if not isinstance(made.variants, (tuple, list)) or not isinstance(made.linked, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"it gave {made!r:.120}, whose variants or linked are no tuple"
+    for variant in cast("tuple[object, ...]", made.variants):
+        if not is_variant(variant):
+            return f"it gave {variant!r:.120}, which is no Variant with a text, a set of sides and a weight above 0"
+    for link in cast("tuple[object, ...]", made.linked):
+        if not _is_linked(link):
+            return f"it gave {link!r:.120}, which is no Linked with candidates and a weight above 0"
+    return None
+
+
+def _is_weight(value: Any) -> bool:
+    return is_finite(value) and 0 < value <= HEAVIEST
+
+
+def _is_linked(value: Any) -> bool:
+    return (
+        isinstance(value, Linked)
+        and isinstance(value.kind, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        and isinstance(value.text, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        and are_candidates(value.candidates)
+        and _is_weight(value.weight)
+    )

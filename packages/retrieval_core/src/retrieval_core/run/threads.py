@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet, finalize
 
 from retrieval_core.errors import ServiceError, as_exception
+from retrieval_core.ports.plugin import PLUGIN_CALLER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -142,18 +143,14 @@ class ThreadPool:
             BaseException: The caller was cancelled, interrupted or closed.
         """
         try:
-            returned: object
-            code = getattr(function, "__code__", None)  # its flag is read ten times as fast as inspect decides
-            if (isinstance(code, CodeType) and code.co_flags & inspect.CO_COROUTINE) or inspect.iscoroutinefunction(
-                function
-            ):
-                returned = await stoppable(function(*args, **kwargs))
-            else:
-                returned = await self.run(function, *args, **kwargs)
-            kind = type(returned)  # as inspect.isawaitable(), in a fraction of its time
-            if hasattr(kind, "__await__") or (kind is GeneratorType and inspect.isawaitable(returned)):
-                returned = await stoppable(cast("Awaitable[object]", returned))
-            return cast("T", returned)
+            if not getattr(function, "calls_plugin", False):
+                return await self._call(function, *args, **kwargs)
+            token = PLUGIN_CALLER.set(self._call)
+            try:
+                return await function(*args, **kwargs)
+            finally:
+                with suppress(ValueError):  # it was closed in another context
+                    PLUGIN_CALLER.reset(token)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -164,6 +161,20 @@ class ThreadPool:
             if _is_closed_by(error) or (told := as_exception(error)) is error:
                 raise
             raise told from error
+
+    async def _call(self, function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
+        returned: Any
+        code = getattr(function, "__code__", None)  # its flag is read ten times as fast as inspect decides
+        if (isinstance(code, CodeType) and code.co_flags & inspect.CO_COROUTINE) or inspect.iscoroutinefunction(
+            function
+        ):
+            returned = await stoppable(function(*args, **kwargs))
+        else:
+            returned = await self.run(function, *args, **kwargs)
+        kind = type(cast("object", returned))  # as inspect.isawaitable(), in a fraction of its time
+        if hasattr(kind, "__await__") or (kind is GeneratorType and inspect.isawaitable(returned)):
+            returned = await stoppable(cast("Awaitable[object]", returned))
+        return returned
 
     def _in_thread(self, function: Callable[..., object], work: Callable[[], T]) -> T:
         thread = get_ident()
@@ -283,6 +294,8 @@ def _is_closed_by(error: BaseException) -> bool:
 
 def name_of(function: Callable[..., object]) -> str:
     """Return where a function is defined; for an object that can be called, where its class is."""
+    if getattr(function, "calls_plugin", False):
+        function = getattr(function.__self__, f"_{function.__name__}")  # type: ignore[attr-defined]
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 

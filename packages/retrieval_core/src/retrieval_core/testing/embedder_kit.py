@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from retrieval_core.ports import CountsTokens, EmbedsQueries, Preloading, Reopening
+from retrieval_core.ports import Embedder, as_plugin
 from retrieval_core.testing.blocking import blocking_calls_fail
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from retrieval_core.ports import Embedder
     from retrieval_core.types import Matrix
 
 PASSAGES = (
@@ -127,7 +126,7 @@ class EmbedderConformance:
 
     def test_several_questions_at_once(self, embedder: Embedder) -> None:
         """An embedder that takes several questions gives each the vector that it has alone, in their order."""
-        if not isinstance(embedder, EmbedsQueries):
+        if "embed_queries" not in as_plugin(embedder, Embedder).capabilities:
             pytest.skip("this embedder takes one question at a time")
         together = _run(embedder.embed_queries(QUESTIONS))
         alone = np.stack([_run(embedder.embed_query(question)) for question in QUESTIONS])
@@ -136,7 +135,7 @@ class EmbedderConformance:
 
     def test_opened_anew_it_gives_the_same(self, embedder: Embedder) -> None:
         """An embedder that can be opened anew is the same afterwards, and may be opened anew at any time."""
-        if not isinstance(embedder, Reopening):
+        if "reopen" not in as_plugin(embedder, Embedder).capabilities:
             pytest.skip("this embedder cannot be opened anew")
         _run(embedder.reopen())
         before, name = _run(embedder.embed_query(QUESTIONS[0])), embedder.id
@@ -146,10 +145,10 @@ class EmbedderConformance:
 
     def test_loaded_beforehand_it_gives_the_same(self, embedder: Embedder) -> None:
         """An embedder that can be loaded before the first text gives the same then, however often it is loaded."""
-        if not isinstance(embedder, Preloading):
+        if "preload" not in as_plugin(embedder, Embedder).capabilities:
             pytest.skip("this embedder cannot be loaded beforehand")
         before = _run(embedder.embed_query(QUESTIONS[0]))
-        if isinstance(embedder, Reopening):
+        if "reopen" in as_plugin(embedder, Embedder).capabilities:
             _run(embedder.reopen())
         embedder.preload()
         embedder.preload()
@@ -174,7 +173,7 @@ class EmbedderConformance:
 
     def test_tokens_are_counted(self, embedder: Embedder) -> None:
         """An embedder that counts tokens counts none in empty text, and more in more text."""
-        if not isinstance(embedder, CountsTokens):
+        if "count_tokens" not in as_plugin(embedder, Embedder).capabilities:
             pytest.skip("this embedder does not count tokens")
         assert embedder.max_tokens >= 1
         assert embedder.count_tokens("") == 0
@@ -183,7 +182,7 @@ class EmbedderConformance:
 
     def test_tokens_beyond_the_limit_are_not_seen(self, embedder: Embedder) -> None:
         """What lies past the longest text that the embedder reads does not change the vector."""
-        if not isinstance(embedder, CountsTokens):
+        if "count_tokens" not in as_plugin(embedder, Embedder).capabilities:
             pytest.skip("this embedder does not count tokens")
         full = "word " * embedder.max_tokens
         vectors = _run(embedder.embed_texts([full + PASSAGES[0], full + PASSAGES[1]]))

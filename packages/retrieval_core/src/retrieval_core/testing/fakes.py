@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retrieval_core.errors import EmbeddingError, checked_count
+from retrieval_core.ports import Embedder
 from retrieval_core.testing.fakes_base import Fake
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _WORD = re.compile(r"\w+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ations?|ings?|ers?|ed|es|s|e)$")
 
 
-class FakeEmbedder(Fake):
+class FakeEmbedder(Fake, Embedder):
     """An :class:`~retrieval_core.ports.Embedder` without a model: texts are similar if they share words.
 
     A text's vector counts its words, each at the component given by a hash of its stem. The cosine of two texts is 0
@@ -46,7 +47,7 @@ class FakeEmbedder(Fake):
         """Number of components of each vector."""
         return self._dimension
 
-    async def embed_query(self, text: str) -> Vector:
+    async def _embed_query(self, text: str) -> Vector:
         """Embed one question: shape ``(dimension,)``, float32, unit length."""
         self.queries.append(text)
         try:
@@ -56,7 +57,7 @@ class FakeEmbedder(Fake):
             raise
         return self.vector(text)
 
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length."""
         self.batches.append(tuple(texts))
         await self._obey()
@@ -74,7 +75,7 @@ class FakeEmbedder(Fake):
 
 
 class CountingFakeEmbedder(FakeEmbedder):
-    """A :class:`FakeEmbedder` that is a :class:`~retrieval_core.ports.CountsTokens` too; its tokens are words.
+    """A :class:`FakeEmbedder` that also counts tokens; its tokens are words.
 
     Args:
         max_tokens: Words, divided by white space, that it reads of a text; at least 1.

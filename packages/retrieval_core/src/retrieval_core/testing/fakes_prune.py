@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.ports import Kept
+from retrieval_core.ports import Kept, Pruner
 from retrieval_core.testing.fakes_base import BatchFake
 from retrieval_core.testing.fakes_rerank import word_overlap
 from retrieval_core.types import Usage
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class FakePruner(BatchFake):
+class FakePruner(BatchFake, Pruner):
     """A :class:`~retrieval_core.ports.Pruner` without a model: keeps sentences that share a word with the question.
 
     Args:
@@ -27,7 +27,7 @@ class FakePruner(BatchFake):
         super().__init__("fake-pruner", batch_size)
         self.calls: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
 
-    async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+    async def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         """Judge sentences, each by itself; a token of the usage is a sentence."""
         self.calls.append((query, tuple(tuple(passage) for passage in passages)))
         await self._obey()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.ports import Judgements, RerankScores, Rewritten
+from retrieval_core.ports import Judgements, RelevanceFilter, Reranker, RerankScores, Rewriter, Rewritten
 from retrieval_core.testing.fakes_base import BatchFake, Fake
 from retrieval_core.types import Judgement, Usage
 
@@ -26,7 +26,7 @@ def word_overlap(query: str, passage: str) -> float:
     return len(asked & set(_WORD.findall(passage.lower()))) / len(asked) if asked else 0.0
 
 
-class FakeReranker(BatchFake):
+class FakeReranker(BatchFake, Reranker):
     """A :class:`~retrieval_core.ports.Reranker` without a model; its score is :func:`word_overlap`.
 
     Args:
@@ -42,7 +42,7 @@ class FakeReranker(BatchFake):
         self._scores = dict(scores or {})
         self.calls: list[tuple[str, tuple[str, ...]]] = []
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself; a token of the usage is a word of a passage."""
         self.calls.append((query, tuple(passages)))
         await self._obey()
@@ -50,7 +50,7 @@ class FakeReranker(BatchFake):
         return RerankScores(tuple(scores), Usage(input_tokens=_words(passages)))
 
 
-class FakeRelevanceFilter(BatchFake):
+class FakeRelevanceFilter(BatchFake, RelevanceFilter):
     """A :class:`~retrieval_core.ports.RelevanceFilter` without a model: half of the question's words are enough.
 
     Args:
@@ -66,7 +66,7 @@ class FakeRelevanceFilter(BatchFake):
         self._judgements = dict(judgements or {})
         self.calls: list[tuple[str, tuple[str, ...]]] = []
 
-    async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
+    async def _judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves; a token of the usage is a word of a passage."""
         self.calls.append((query, tuple(chunk.id for chunk in chunks)))
         await self._obey()
@@ -74,7 +74,7 @@ class FakeRelevanceFilter(BatchFake):
         return Judgements(tuple(judgements), Usage(input_tokens=_words([chunk.text for chunk in chunks])))
 
 
-class FakeRewriter(Fake):
+class FakeRewriter(Fake, Rewriter):
     """A :class:`~retrieval_core.ports.Rewriter` without a model: it answers from a script or a function.
 
     Args:
@@ -90,7 +90,7 @@ class FakeRewriter(Fake):
         self._script: list[Rewrite] = [] if callable(answer) else [*answer]
         self.calls: list[tuple[str, str]] = []
 
-    async def rewrite(self, query: str, context: str) -> Rewritten:
+    async def _rewrite(self, query: str, context: str) -> Rewritten:
         """Answer a request. If the script has only the new query, the reason is ``"scripted"``.
 
         Raises:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable  # noqa: TC003 - type aliases are public
 from typing import TypeAlias
 
-from retrieval_core.ports import QueryContext, Transformed
+from retrieval_core.ports import QueryContext, QueryTransformer, Transformed
 from retrieval_core.testing.fakes_base import Fake
 
 Made: TypeAlias = "Transformed | str"
 
 
-class FakeTransformer(Fake):
+class FakeTransformer(Fake, QueryTransformer):
     """A :class:`~retrieval_core.ports.QueryTransformer` that returns what it was made with.
 
     Args:
@@ -29,7 +29,7 @@ class FakeTransformer(Fake):
         super().__init__(name)
         self.asked: list[tuple[str, QueryContext]] = []
 
-    async def transform(self, query: str, context: QueryContext) -> Made:
+    async def _transform(self, query: str, context: QueryContext) -> Made:
         """Return what it was made with."""
         self.asked.append((query, context))
         await self._obey()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retrieval_core.ports import Verdicts, Verified
+from retrieval_core.ports import Verdicts, Verified, Verifier
 from retrieval_core.testing.fakes_base import BatchFake
 from retrieval_core.testing.fakes_rerank import word_overlap
 from retrieval_core.types import Usage
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class FakeVerifier(BatchFake):
+class FakeVerifier(BatchFake, Verifier):
     """A :class:`~retrieval_core.ports.Verifier` without a model: a passage supports a sentence if it has all its words.
 
     It quotes the whole passage, and contradicts only by ``verdicts``.
@@ -31,7 +31,7 @@ class FakeVerifier(BatchFake):
         self._verdicts = dict(verdicts or {})
         self.calls: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
 
-    async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
+    async def _verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
         """Judge sentences, each by itself; a token of the usage is a sentence."""
         self.calls.append((query, tuple(sentences), tuple(passages)))
         await self._obey()

@@ -20,7 +20,7 @@ from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.pipeline.stages.excerpts import shown_text
 from retrieval_core.pipeline.stages.prune import prune
-from retrieval_core.ports import Pruner
+from retrieval_core.ports import Pruner, as_plugin
 from retrieval_core.types import Hit
 
 
@@ -55,7 +55,7 @@ class SentencePruningPostprocessor(ModelPostprocessor):
             pruner = CrossEncoderPruner(own)
         check_abilities(pruner, "pruner", ("keep", "batch_size", "id"), "give a pruner of retrieval-core")
         super().__init__(**options)
-        self._pruner = pruner
+        self._pruner = as_plugin(pruner, Pruner)
         self._own = own
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
@@ -23,7 +23,7 @@ from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT, LLMRel
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.relevance import keep_relevant
-from retrieval_core.ports import LLM, RelevanceFilter
+from retrieval_core.ports import LLM, RelevanceFilter, as_plugin
 
 
 class RelevanceFilterPostprocessor(PromptedPostprocessor):
@@ -71,7 +71,7 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
                 msg = "prompt is for a language model, and judge is none; leave it out"
                 raise InvalidParameterError(msg)
         super().__init__(prompt_name="relevance_prompt", prompt=instructions, **options)
-        self._judge = cast("RelevanceFilter | None", None if llm else chosen)
+        self._judge = None if llm else as_plugin(chosen, RelevanceFilter)
         self._llm = llm
         self._own = own
 

@@ -16,6 +16,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     MalformedAnswerError,
 )
+from retrieval_core.ports import Embedder
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class CohereEmbedderSettings(AdapterSettings):
     """API key. Default: the environment variable ``CO_API_KEY``."""
 
 
-class CohereEmbedder(LoadsPackage):
+class CohereEmbedder(LoadsPackage, Embedder):
     """Embeds over HTTP; an :class:`~retrieval_core.ports.Embedder`.
 
     The model is told which texts are questions (``search_query``) and which are passages (``search_document``).
@@ -112,7 +113,7 @@ class CohereEmbedder(LoadsPackage):
         """Number of components of each vector."""
         return self._dimension
 
-    async def embed_query(self, text: str) -> Vector:
+    async def _embed_query(self, text: str) -> Vector:
         """Embed one question, in one request: shape ``(dimension,)``, float32, unit length.
 
         Raises:
@@ -127,7 +128,7 @@ class CohereEmbedder(LoadsPackage):
             error.query = text
             raise
 
-    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_queries(self, texts: Sequence[str]) -> Matrix:
         """Embed questions: shape ``(len(texts), dimension)``, each row as :meth:`embed_query` gives it.
 
         Raises:
@@ -135,7 +136,7 @@ class CohereEmbedder(LoadsPackage):
         """
         return await self._embed(texts, "search_query")
 
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
 
         Raises:

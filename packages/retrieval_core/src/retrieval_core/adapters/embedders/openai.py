@@ -18,6 +18,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     MalformedAnswerError,
 )
+from retrieval_core.ports import Embedder
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class OpenAIEmbedderSettings(AdapterSettings):
     """Text before each chunk, if the model was trained with one and the server does not add it."""
 
 
-class OpenAIEmbedder(LoadsPackage):
+class OpenAIEmbedder(LoadsPackage, Embedder):
     """Embeds over HTTP; an :class:`~retrieval_core.ports.Embedder`.
 
     A text of more than 8,192 bytes may be longer than OpenAI's models read. It is embedded in windows of that size, and
@@ -142,7 +143,7 @@ class OpenAIEmbedder(LoadsPackage):
         """Number of components of each vector."""
         return self._dimension
 
-    async def embed_query(self, text: str) -> Vector:
+    async def _embed_query(self, text: str) -> Vector:
         """Embed one question, in one request: shape ``(dimension,)``, float32, unit length.
 
         Text past 300,000 bytes, the most that OpenAI takes in a request, is left out.
@@ -158,7 +159,7 @@ class OpenAIEmbedder(LoadsPackage):
             error.query = text
             raise
 
-    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_queries(self, texts: Sequence[str]) -> Matrix:
         """Embed questions: shape ``(len(texts), dimension)``, each row as :meth:`embed_query` gives it.
 
         Raises:
@@ -166,7 +167,7 @@ class OpenAIEmbedder(LoadsPackage):
         """
         return await self._embed([self._as_query(text) for text in texts])
 
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
 
         Raises:

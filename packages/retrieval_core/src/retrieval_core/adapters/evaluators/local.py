@@ -10,6 +10,7 @@ import numpy as np
 
 from retrieval_core.adapters.evaluators.precision import expected_average_precision
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.ports import Evaluator
 from retrieval_core.types import EvaluationScores
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ hybrid search found for each. ``docs/evaluation.md`` says what it is worth.
 """
 
 
-class LocalEvaluator:
+class LocalEvaluator(Evaluator):
     """Estimates both scores from vectors; an :class:`~retrieval_core.ports.Evaluator`.
 
     ``context_precision`` is the expected average precision, by the probabilities that a :class:`Calibration` gives to
@@ -93,7 +94,7 @@ class LocalEvaluator:
         curve = self._calibration
         return f"local {self._embedder.id}" + (f" {curve.midpoint:g}/{curve.slope:g}" if curve is not None else "")
 
-    async def evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
+    async def _evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
         """Estimate both scores; ``methods`` says how, or why one is not computed.
 
         Raises:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from retrieval_core.adapters.evaluators.precision import average_precision
 from retrieval_core.errors import ConfigurationError, MissingExtraError, checked_count
 from retrieval_core.installation import install_command
-from retrieval_core.ports import CompletionRequest, Message
+from retrieval_core.ports import CompletionRequest, Evaluator, Message
 from retrieval_core.run.caching import Lazy
 from retrieval_core.text.prompting import object_schema, parse_answer, shorten
 from retrieval_core.types import EvaluationScores
@@ -35,7 +35,7 @@ _RESPONSE_CHARACTERS = 12_000
 _QUESTION_TEMPERATURE = 0.3
 
 
-class RagasEvaluator:
+class RagasEvaluator(Evaluator):
     """Scores a result with RAGAS; an :class:`~retrieval_core.ports.Evaluator`.
 
     ``context_precision`` is ``ContextPrecisionWithoutReference``: the model says of each passage whether it was useful
@@ -88,7 +88,7 @@ class RagasEvaluator:
         await asyncio.to_thread(self._ragas.get)
         return f"RAGAS works: {self.id}"
 
-    async def evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
+    async def _evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
         """Compute both scores; neither exists without a response, the first not without passages.
 
         Args:

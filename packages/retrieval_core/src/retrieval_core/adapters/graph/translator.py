@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.graph.knowledge import MOST_BYTES, RELATION, KnowledgeGraph, key_of, mentions, read_lines
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
-from retrieval_core.ports import Candidate, ChunkRange, FetchRequest, Linked, Transformed, Variant
+from retrieval_core.ports import Candidate, ChunkRange, FetchRequest, Linked, QueryTransformer, Transformed, Variant
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.threads import ThreadPool
 
@@ -94,7 +94,7 @@ MOST_NAMES = 8
 _SHOWN = 3
 
 
-class GraphQueryTranslator:
+class GraphQueryTranslator(QueryTransformer):
     """Find chunks through a knowledge graph; a :class:`~retrieval_core.ports.QueryTransformer`.
 
     The entities in the query are found by comparing words. A fact whose triple names a chunk leads to that chunk. A
@@ -162,7 +162,7 @@ class GraphQueryTranslator:
         """
         return await self._pool.run((await self.graph()).facts, query)
 
-    async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - has no use for it
+    async def _transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - has no use for it
         """Return the chunks and names that the graph leads to.
 
         Raises:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.adapters.local_models.bert import RunsBert
 from retrieval_core.adapters.local_models.work import in_slices, run_stoppable, thread_count
 from retrieval_core.errors import ConfigurationError, EmbeddingError
+from retrieval_core.ports import Embedder
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.threads import ThreadPool
 
@@ -82,7 +83,7 @@ class EmbeddingModel:
         )
 
 
-class RunsEmbeddingModel(RunsBert):
+class RunsEmbeddingModel(RunsBert, Embedder):
     """Embeds with an ONNX model on the processor, off the event loop; an :class:`~retrieval_core.ports.Embedder`.
 
     The model is loaded by the first text, and after a failure by the next. Questions have threads of their own, so that
@@ -162,7 +163,7 @@ class RunsEmbeddingModel(RunsBert):
         """
         return self._counter.get()(text)
 
-    async def embed_query(self, text: str) -> Vector:
+    async def _embed_query(self, text: str) -> Vector:
         """Embed one question: shape ``(dimension,)``, float32, unit length; text past the model's length is left out.
 
         Raises:
@@ -187,7 +188,7 @@ class RunsEmbeddingModel(RunsBert):
         """
         return await self._spread(self._queries, [self._model.query_prefix + text for text in texts])
 
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.pruners.align import rows_of
 from retrieval_core.adapters.rerankers.threshold import ByScores
-from retrieval_core.ports import Kept
+from retrieval_core.ports import Kept, Pruner
 from retrieval_core.types import Usage
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ DEFAULT_THRESHOLD = 0.00003
 Measured on 162 financial questions with the five best passages of each: see ``docs/measurements.md``."""
 
 
-class CrossEncoderPruner(ByScores):
+class CrossEncoderPruner(ByScores, Pruner):
     """Keeps the sentences whose score reaches a threshold; a :class:`~retrieval_core.ports.Pruner`."""
 
     _default = DEFAULT_THRESHOLD
@@ -36,7 +36,7 @@ class CrossEncoderPruner(ByScores):
         """Names reranker and threshold."""
         return f"sentences {super().id}"
 
-    async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+    async def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         """Judge the sentences of passages, each by itself.
 
         More sentences than the reranker's batch size take several of its calls, one after the other.

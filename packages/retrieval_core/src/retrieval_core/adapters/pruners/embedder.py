@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.pruners.align import rows_of
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError
-from retrieval_core.ports import Kept
+from retrieval_core.ports import Kept, Pruner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ Measured on 162 financial questions with the five best passages of each: see ``d
 _BATCH_SIZE = 256
 
 
-class EmbedderPruner:
+class EmbedderPruner(Pruner):
     """Keeps the sentences whose cosine with the question reaches a threshold; a :class:`~retrieval_core.ports.Pruner`.
 
     Each sentence is embedded by itself, as passages are.
@@ -76,7 +76,7 @@ class EmbedderPruner:
         """The most sentences of one call."""
         return _BATCH_SIZE
 
-    async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+    async def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         """Judge the sentences of passages, each by itself."""
         sentences = [sentence for passage in passages for sentence in passage]
         if not sentences:

@@ -9,7 +9,7 @@ from retrieval_core.adapters.local_models.work import Pooled, needing_extra
 from retrieval_core.adapters.pruners.align import aligned
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError, ServiceError
-from retrieval_core.ports import Kept
+from retrieval_core.ports import Kept, Pruner
 from retrieval_core.run.caching import Lazy
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ProvenceSettings(AdapterSettings):
     """Commit of the model's repository. Code from this commit is executed."""
 
 
-class ProvencePruner(Pooled):
+class ProvencePruner(Pooled, Pruner):
     """Prunes with Provence; a :class:`~retrieval_core.ports.Pruner`.
 
     Written from the model card, and never run with the model itself, only with stand-ins. The model divides a passage
@@ -104,7 +104,7 @@ class ProvencePruner(Pooled):
         """Load the model."""
         await self._pool.run(self._model.get)
 
-    async def keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+    async def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         """Judge the sentences of passages, all of a passage together.
 
         Raises:
@@ -116,9 +116,9 @@ class ProvencePruner(Pooled):
         """
         if not passages:
             return Kept(())
-        return await self._pool.run(self._keep, query, passages)
+        return await self._pool.run(self._keep_now, query, passages)
 
-    def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
+    def _keep_now(self, query: str, passages: Sequence[Sequence[str]]) -> Kept:
         model = self._model.get()
         texts = [" ".join(passage) for passage in passages]
         try:

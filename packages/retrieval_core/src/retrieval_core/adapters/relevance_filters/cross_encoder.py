@@ -8,7 +8,7 @@ from pydantic import Field
 
 from retrieval_core.adapters.rerankers.threshold import ByScores
 from retrieval_core.config.base import AdapterSettings
-from retrieval_core.ports import Judgements
+from retrieval_core.ports import Judgements, RelevanceFilter
 from retrieval_core.types import Judgement
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class CrossEncoderRelevanceFilterSettings(AdapterSettings):
     """Lowest score of a chunk that is kept."""
 
 
-class CrossEncoderRelevanceFilter(ByScores):
+class CrossEncoderRelevanceFilter(ByScores, RelevanceFilter):
     """Keeps the passages whose score reaches a threshold; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
     The reranker reads a passage with its title and headings, as the index does.
@@ -53,7 +53,7 @@ class CrossEncoderRelevanceFilter(ByScores):
         """Make it over the cross-encoder of this machine, loading nothing."""
         return cls(parts.local_reranker, threshold=settings.threshold)
 
-    async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
+    async def _judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves, each against the question."""
         scored = await self._scored(query, [chunk.indexed_text for chunk in chunks], "passages")
         return Judgements(tuple(self._judgement(score) for score in scored.scores), scored.usage)

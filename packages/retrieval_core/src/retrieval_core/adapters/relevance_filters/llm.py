@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from retrieval_core.adapters.asking import AsksInBatches
 from retrieval_core.config.base import AdapterSettings
-from retrieval_core.ports import CompletionRequest, Judgements
+from retrieval_core.ports import CompletionRequest, Judgements, RelevanceFilter
 from retrieval_core.text.prompting import (
     as_data,
     chosen_prompt,
@@ -72,7 +72,7 @@ class LLMRelevanceFilterSettings(AdapterSettings):
     """Instructions in place of the built-in ones."""
 
 
-class LLMRelevanceFilter(AsksInBatches):
+class LLMRelevanceFilter(AsksInBatches, RelevanceFilter):
     """Asks a language model which passages help to answer; a :class:`~retrieval_core.ports.RelevanceFilter`.
 
     The schema of the answer requires a property for each passage by name, so that a provider that keeps to it can
@@ -108,7 +108,7 @@ class LLMRelevanceFilter(AsksInBatches):
         digest = sha256(f"{_PASSAGE_CHARACTERS}\n{shown}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
         return f"{self._llm.id} relevance-{self._batch_size}@{digest}"
 
-    async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
+    async def _judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves, each against the question, in one request."""
         if not chunks:
             return Judgements(())

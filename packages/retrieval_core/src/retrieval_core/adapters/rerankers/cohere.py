@@ -10,7 +10,7 @@ from retrieval_core.adapters.vendors.cohere import SERVICE, CohereConnection
 from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import Reranker, RerankScores
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class CohereRerankerSettings(AdapterSettings):
     """API key. Default: the environment variable ``CO_API_KEY``."""
 
 
-class CohereReranker(LoadsPackage):
+class CohereReranker(LoadsPackage, Reranker):
     """Scores over HTTP; a :class:`~retrieval_core.ports.Reranker`.
 
     Scores are the service's own, in [0, 1]. They order the passages of one question; twice the score does not mean
@@ -74,7 +74,7 @@ class CohereReranker(LoadsPackage):
         """Passages of one request."""
         return _MOST_DOCUMENTS
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself, in [0, 1].
 
         Raises:

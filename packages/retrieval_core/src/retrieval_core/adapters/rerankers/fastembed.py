@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import suppress
 from math import isfinite, tanh
 from pathlib import Path
@@ -12,7 +12,7 @@ from retrieval_core.adapters.local_models.fastembed import digest_of, fetched, l
 from retrieval_core.adapters.local_models.work import Pooled, in_slices, needing_extra, thread_count
 from retrieval_core.config.base import AdapterSettings, File
 from retrieval_core.errors import ConfigurationError, ModelNotFoundError, ServiceError
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import Reranker, RerankScores
 from retrieval_core.run.caching import Lazy
 from retrieval_core.types.escapes import valid_unicode
 
@@ -44,7 +44,7 @@ class FastembedRerankerSettings(AdapterSettings):
     """Folder with the model's files. If it is set, nothing is downloaded."""
 
 
-class _FastembedReranker(Pooled, ABC):
+class _FastembedReranker(Pooled, Reranker):
     Settings = FastembedRerankerSettings
     _default_model: ClassVar[str]
     _needed_for: ClassVar[str]
@@ -88,7 +88,7 @@ class _FastembedReranker(Pooled, ABC):
         """Bytes of the model's file, where it is in memory; inference takes more while it runs."""
         return self._file_bytes if self.is_loaded else 0
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself, in [0, 1].
 
         Raises:
@@ -120,7 +120,7 @@ class _FastembedReranker(Pooled, ABC):
     def _checked(self, query: Any, passage: str) -> float:
         model = self._loaded.get()
         try:
-            score = self._score(model, query, valid_unicode(passage))
+            score = self._score_one(model, query, valid_unicode(passage))
         except Exception as error:  # the libraries' errors have no common base
             msg = f"{self.id}: {error}"
             raise ServiceError(msg, self.id) from error
@@ -168,7 +168,7 @@ class _FastembedReranker(Pooled, ABC):
     def _read_query(self, model: Any, query: str) -> Any: ...
 
     @abstractmethod
-    def _score(self, model: Any, query: Any, passage: str) -> float: ...
+    def _score_one(self, model: Any, query: Any, passage: str) -> float: ...
 
 
 class FastembedCrossEncoder(_FastembedReranker):
@@ -228,7 +228,7 @@ class FastembedCrossEncoder(_FastembedReranker):
         del model
         return query
 
-    def _score(self, model: TextCrossEncoder, query: str, passage: str) -> float:
+    def _score_one(self, model: TextCrossEncoder, query: str, passage: str) -> float:
         (logit,) = model.rerank(query, [passage], batch_size=1)
         return (1 + tanh(logit / 2)) / 2  # 1 / (1 + e^-logit), for large values too
 
@@ -281,7 +281,7 @@ class FastembedLateInteraction(_FastembedReranker):
     def _read_query(self, model: LateInteractionTextEmbedding, query: str) -> Matrix:
         return _unit_rows(next(iter(model.query_embed(query))))
 
-    def _score(self, model: LateInteractionTextEmbedding, query: Matrix, passage: str) -> float:
+    def _score_one(self, model: LateInteractionTextEmbedding, query: Matrix, passage: str) -> float:
         tokens = _unit_rows(next(iter(model.embed([passage], batch_size=1))))
         return max_similarity(query, tokens)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from retrieval_core.adapters.asking import AsksInBatches
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
-from retrieval_core.ports import CompletionRequest, RerankScores
+from retrieval_core.ports import CompletionRequest, Reranker, RerankScores
 from retrieval_core.text.prompting import (
     as_data,
     chosen_prompt,
@@ -80,7 +80,7 @@ class LLMRerankerSettings(AdapterSettings):
     """Instructions in place of the built-in rubric."""
 
 
-class LLMReranker(AsksInBatches):
+class LLMReranker(AsksInBatches, Reranker):
     """Asks a language model to score passages; a :class:`~retrieval_core.ports.Reranker` that can repair.
 
     The model scores each passage from 0 to 100, says whether it answers the question, and quotes its evidence. It sees
@@ -134,7 +134,7 @@ class LLMReranker(AsksInBatches):
         digest = sha256(json.dumps([settings, shown]).encode()).hexdigest()[:12]
         return f"{self._llm.id} rubric-{self._batch_size}@{digest}"
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages in one request.
 
         Returns:
@@ -143,7 +143,7 @@ class LLMReranker(AsksInBatches):
         """
         return await self._ask(self._request(query, passages), passages)
 
-    async def repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:
+    async def _repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:
         """Score the same passages in one request that shows the model its own answer and its fault.
 
         Without that answer, the request is that of :meth:`score`.

@@ -11,7 +11,7 @@ from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER, RunsBert
 from retrieval_core.adapters.local_models.files import LocalModel, read_folder
 from retrieval_core.adapters.local_models.work import Pooled, in_slices, run_stoppable, thread_count
 from retrieval_core.errors import ConfigurationError, ServiceError
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import Reranker, RerankScores
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.text.sentences import Excerpter
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.local_models.work import StopSignal
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.ports import Reranker
 
 # What the model reads of a pair, without the three tokens that it adds itself.
 _MAX_TOKENS = 509
@@ -43,7 +42,7 @@ MS_MARCO_MINILM_L12 = LocalModel(
 """cross-encoder/ms-marco-MiniLM-L-12-v2 (Apache-2.0 licence), quantised to int8: English, 34 MB."""
 
 
-class LocalCrossEncoder(Pooled, RunsBert):
+class LocalCrossEncoder(Pooled, RunsBert, Reranker):
     """Scores with an ONNX model on the processor, off the event loop; a :class:`~retrieval_core.ports.Reranker`.
 
     A score is the logistic function of the model's one output, in [0, 1], as its authors do it
@@ -88,7 +87,7 @@ class LocalCrossEncoder(Pooled, RunsBert):
         """Names the model, and a digest of everything that its scores depend on: files and length."""
         return self._id_with(_MAX_TOKENS)
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages, each by itself, in [0, 1].
 
         Raises:
@@ -107,9 +106,9 @@ class LocalCrossEncoder(Pooled, RunsBert):
         return RerankScores(tuple(score for part in parts for score in part))
 
     def _scores(self, pairs: Sequence[tuple[str, str]], stop: StopSignal) -> list[float]:
-        return [self._score(query, passage, stop) for query, passage in pairs]
+        return [self._score_pair(query, passage, stop) for query, passage in pairs]
 
-    def _score(self, query: str, passage: str, stop: StopSignal) -> float:
+    def _score_pair(self, query: str, passage: str, stop: StopSignal) -> float:
         model, tokenizer = self._onnx.get(), self._tokenizer.get()
         from retrieval_core.adapters.local_models.tokens import encode_pair  # noqa: PLC0415 - loaded above
 
@@ -136,7 +135,7 @@ def _logistic(value: float) -> float:
     return 1 / (1 + exp(-value))
 
 
-class ExcerptReranker:
+class ExcerptReranker(Reranker):
     """Has passages scored by their sentences that bear most on the question; a :class:`~retrieval_core.ports.Reranker`.
 
     A small cross-encoder orders passages by these as well as by their first 512 tokens where measured, in a third to
@@ -181,7 +180,7 @@ class ExcerptReranker:
         """What the reranker holds in memory, as far as it is known."""
         return getattr(self._reranker, "loaded_bytes", None)
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages by their excerpts, each by itself, in [0, 1].
 
         Raises:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.ports import Transformed, Variant
+from retrieval_core.ports import QueryTransformer, Transformed, Variant
 from retrieval_core.text.prompting import (
     ASSISTANT_CHARACTERS,
     TURNS,
@@ -46,7 +46,7 @@ class _Answer(BaseModel):
     query: str
 
 
-class LLMCondenser(AsksLLM[_Answer]):
+class LLMCondenser(AsksLLM[_Answer], QueryTransformer):
     """Writes a follow-up question so that it stands alone; a :class:`~retrieval_core.ports.QueryTransformer`.
 
     The question as it was asked is searched for too, with half the weight: with people's rewrites of follow-up
@@ -73,7 +73,7 @@ class LLMCondenser(AsksLLM[_Answer]):
 
     _settings = (TURNS, USER_CHARACTERS, ASSISTANT_CHARACTERS, _LONGEST, _WEIGHT_OF_LAST_TURN)
 
-    async def transform(self, query: str, context: QueryContext) -> Transformed:
+    async def _transform(self, query: str, context: QueryContext) -> Transformed:
         """Return the question that stands alone, and the one that was asked as a variant."""
         turns = last_turns(query, context.history)
         if not turns:

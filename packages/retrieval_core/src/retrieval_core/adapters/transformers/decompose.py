@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
-from retrieval_core.ports import Transformed, Variant
+from retrieval_core.ports import QueryTransformer, Transformed, Variant
 from retrieval_core.text.prompting import Task, as_data, clipped, is_searchable, key
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Answer(BaseModel):
     questions: list[str]
 
 
-class QueryDecomposer(AsksLLM[_Answer]):
+class QueryDecomposer(AsksLLM[_Answer], QueryTransformer):
     """Add sub-questions to the query; a :class:`~retrieval_core.ports.QueryTransformer`.
 
     Each of ``n`` sub-questions has the weight ``1 / n``. Together they count as much as the query itself.
@@ -53,7 +53,7 @@ class QueryDecomposer(AsksLLM[_Answer]):
     )
     _settings = (MOST_QUESTIONS, _LONGEST)
 
-    async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
+    async def _transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
         """Return two to four variants; none for a simple question, of which the model gives fewer than two parts."""
         answer, usage = await self._asking.ask(as_data("question", query))
         questions = _distinct(query, answer.questions)

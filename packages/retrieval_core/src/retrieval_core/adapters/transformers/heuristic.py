@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import checked_count
-from retrieval_core.ports import Transformed, Variant
+from retrieval_core.ports import QueryTransformer, Transformed, Variant
 from retrieval_core.text.analysis import UNSPACED
 from retrieval_core.text.prompting import TURNS, clipped, last_of_user, last_turns
 
@@ -22,7 +22,7 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 _LONGEST = 300
 
 
-class HeuristicCondenser:
+class HeuristicCondenser(QueryTransformer):
     """Puts the user's last question before a short one; a :class:`~retrieval_core.ports.QueryTransformer`.
 
     A question of at most ``words`` words is searched for twice with equal weight: as it is, and behind the question
@@ -47,7 +47,7 @@ class HeuristicCondenser:
         """Names the method and its settings."""
         return f"heuristic condense: words={self._words} turns={TURNS} characters={_LONGEST}"
 
-    async def transform(self, query: str, context: QueryContext) -> Transformed:
+    async def _transform(self, query: str, context: QueryContext) -> Transformed:
         """Return both questions as one, with the one that was asked as a variant; nothing for a long one."""
         previous = last_of_user(last_turns(query, context.history))
         if previous is None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.ports import Transformed, Variant
+from retrieval_core.ports import QueryTransformer, Transformed, Variant
 from retrieval_core.text.prompting import Task, as_data, clipped, is_searchable, key
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class _Answer(BaseModel):
     passage: str
 
 
-class HyDEGenerator(AsksLLM[_Answer]):
+class HyDEGenerator(AsksLLM[_Answer], QueryTransformer):
     """Add a hypothetical answer to the query (HyDE); a :class:`~retrieval_core.ports.QueryTransformer`.
 
     The answer is embedded as a chunk, and used for vector search only, since keyword search for it would find chunks
@@ -43,7 +43,7 @@ class HyDEGenerator(AsksLLM[_Answer]):
     _task = Task("hyde", DEFAULT_PROMPT, _FORM, {"passage": {"type": "string"}}, _Answer)
     _settings = (_LONGEST, _WEIGHT)
 
-    async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
+    async def _transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
         """Return one variant; none where the passage only repeats the question."""
         answer, usage = await self._asking.ask(as_data("question", query))
         passage = clipped(answer.passage, _LONGEST)

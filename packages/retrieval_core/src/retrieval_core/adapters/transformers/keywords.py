@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from retrieval_core.adapters.asking import AsksLLM
-from retrieval_core.ports import Transformed, Variant
+from retrieval_core.ports import QueryTransformer, Transformed, Variant
 from retrieval_core.text.prompting import Task, as_data, is_searchable, key
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class _Answer(BaseModel):
     words: list[str]
 
 
-class KeywordExpander(AsksLLM[_Answer]):
+class KeywordExpander(AsksLLM[_Answer], QueryTransformer):
     """Searches for further words beside the question; a :class:`~retrieval_core.ports.QueryTransformer`.
 
     The lexical side is searched for the question with the new words behind it, so that a passage which has only these
@@ -56,7 +56,7 @@ class KeywordExpander(AsksLLM[_Answer]):
     )
     _settings = (MOST_WORDS, _LONGEST, _WEIGHT)
 
-    async def transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
+    async def _transform(self, query: str, context: QueryContext) -> Transformed:  # noqa: ARG002 - the port's
         """Return one variant; none where the model knows no word that the question does not have."""
         answer, usage = await self._asking.ask(as_data("question", query))
         words = _new_words(query, answer.words)

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from retrieval_core.adapters.asking import AsksLLM
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.ports import Rewritten
+from retrieval_core.ports import Rewriter, Rewritten
 from retrieval_core.text.prompting import Task, as_data, shorten
 
 DEFAULT_PROMPT = (
@@ -39,7 +39,7 @@ class LLMRewriterSettings(AdapterSettings):
     """Instructions in place of the built-in ones."""
 
 
-class LLMRewriter(AsksLLM[_Answer]):
+class LLMRewriter(AsksLLM[_Answer], Rewriter):
     """Rewrites a question with a language model; a :class:`~retrieval_core.ports.Rewriter`.
 
     The model sees the question, and the first 4000 code points of the passages found so far, as data: see
@@ -56,7 +56,7 @@ class LLMRewriter(AsksLLM[_Answer]):
     )
     _settings = (_CONTEXT_CHARACTERS,)
 
-    async def rewrite(self, query: str, context: str) -> Rewritten:
+    async def _rewrite(self, query: str, context: str) -> Rewritten:
         """Rewrite a question, with single spaces for all white space."""
         data = [as_data("question", query)]
         if context.strip():

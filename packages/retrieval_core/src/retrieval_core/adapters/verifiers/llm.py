@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, RootModel
 
 from retrieval_core.adapters.asking import AsksInBatches
-from retrieval_core.ports import CompletionRequest, Verdicts, Verified
+from retrieval_core.ports import CompletionRequest, Verdicts, Verified, Verifier
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.text.figures import figures_in, missing_figures
 from retrieval_core.text.prompting import (
@@ -69,7 +69,7 @@ class _Verdict(BaseModel):
 class _Verdicts(RootModel[dict[str, _Verdict]]): ...
 
 
-class LLMVerifier(AsksInBatches):
+class LLMVerifier(AsksInBatches, Verifier):
     """Asks a language model what passages say of sentences; a :class:`~retrieval_core.ports.Verifier`.
 
     Every verdict but ``not_found`` has to quote its passage; the quote is looked for there, ignoring differences of
@@ -106,7 +106,7 @@ class LLMVerifier(AsksInBatches):
         digest = sha256(json.dumps(settings).encode()).hexdigest()[:12]
         return f"{self._llm.id} verify-{self._batch_size}@{digest}"
 
-    async def verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
+    async def _verify(self, query: str, sentences: Sequence[str], passages: Sequence[str]) -> Verdicts:
         """Judge sentences in one request."""
         if not sentences:
             return Verdicts(())

@@ -21,6 +21,8 @@ from retrieval_core.pipeline.answer.writing import (
     write,
 )
 from retrieval_core.pipeline.lifecycle import close_with
+from retrieval_core.ports import Reranker, Verifier
+from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.text.analysis import Analyzer
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
-    from retrieval_core.ports import LLM, Reranker, Verifier
+    from retrieval_core.ports import LLM
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
         AnswerEvent,
@@ -145,8 +147,8 @@ class AnswerWriter:
                 msg = f"{part!r:.80} is no {name}: it needs {' and '.join(missing)}; see retrieval_core.ports"
                 raise InvalidParameterError(msg)
         self.llm = llm
-        self.verifier = verifier
-        self.scorer = scorer
+        self.verifier = as_optional(verifier, Verifier)
+        self.scorer = as_optional(scorer, Reranker)
         self.config = config or AnswerConfig()
         self._analyzer = analyzer or Analyzer()
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.answer.candidates import MOST, candidates
-from retrieval_core.pipeline.stages.rerank import scores_problem
-from retrieval_core.pipeline.stages.sound import sound
-from retrieval_core.ports import RerankScores
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.text.markdown import ends_in_prose, plain_text
 from retrieval_core.types import AnswerSentence, Attribution, Span
@@ -20,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.pipeline.answer.candidates import QuoteCandidate
-    from retrieval_core.ports import Reranker
+    from retrieval_core.ports import Reranker, RerankScores
     from retrieval_core.run.runner import Run
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import ContextPack
@@ -124,8 +120,7 @@ async def _scores(run: Run, scorer: Reranker, query: str, texts: Sequence[str]) 
     run = run.on(f"reranker {scorer.id}")
 
     async def score(part: Sequence[str]) -> Ok[RerankScores] | Failed:
-        outcome = await run.call("extract", scorer.score, query, part)
-        return sound(outcome, "extract", scorer.id, RerankScores, partial(scores_problem, len(part)))
+        return await run.call("extract", scorer.score, query, part)
 
     scores: list[float] = []
     for outcome in await asyncio.gather(*(score(texts[start : start + size]) for start in range(0, len(texts), size))):

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.answer.attribution import plain
-from retrieval_core.pipeline.stages.sound import sound
-from retrieval_core.ports import Verdicts, Verified
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.types import Quote, SentenceCheck, Span, Usage
+from retrieval_core.types import Quote, SentenceCheck, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Verifier
+    from retrieval_core.ports import Verdicts, Verified, Verifier
     from retrieval_core.run.runner import Run
     from retrieval_core.types import AnswerSentence, ContextPack
 
@@ -67,8 +64,7 @@ async def verify(
     async def judge(batch: Sequence[int]) -> Ok[Verdicts] | Failed:
         claims = [plain(sentences[number].text) for number in batch]
         async with free:
-            outcome = await run.call("verify_answer", verifier.verify, query, claims, texts)
-        return sound(outcome, "verify_answer", "the verifier", Verdicts, partial(_problem, len(batch), texts))
+            return await run.call("verify_answer", verifier.verify, query, claims, texts)
 
     outcomes = await asyncio.gather(*map(judge, batches))
     checked = list(sentences)
@@ -89,29 +85,3 @@ def _check(number: int, verified: Verified, quoted: Sequence[tuple[int, Quote]])
     if quote.span is not None:
         span = Span(quote.span.start + start, quote.span.start + start + len(verified.quote))
     return SentenceCheck(number, verified.verdict, passage, Quote(verified.quote, span), verified.reason)
-
-
-def _problem(count: int, texts: Sequence[str], answer: Verdicts) -> str | None:
-    if not isinstance(answer.verdicts, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return f"its verdicts are {answer.verdicts!r:.80}, and no tuple"
-    if not (answer.usage is None or isinstance(answer.usage, Usage)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return f"its usage is {answer.usage!r:.80}"
-    if len(answer.verdicts) != count:
-        return f"it gave {len(answer.verdicts)} verdicts on {count} sentences"
-    return next(filter(None, (_problem_of_one(verified, texts) for verified in answer.verdicts)), None)
-
-
-def _problem_of_one(verified: Any, texts: Sequence[str]) -> str | None:
-    """Return what is wrong with a verdict, if anything: it must name a passage that holds its quote, or none."""
-    if not isinstance(verified, Verified):
-        return f"{verified!r:.80} is no verdict"
-    verdict, passage, quote = cast("tuple[Any, Any, Any]", (verified.verdict, verified.passage, verified.quote))
-    if not isinstance(verdict, str) or verdict not in {"supported", "contradicted", "not_found"}:
-        return f"{verified!r:.80} is no verdict"
-    if not (isinstance(quote, str) and isinstance(verified.reason, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return f"{verified!r:.200} has a quote or a reason that is no text"
-    if verdict == "not_found":
-        return None if passage is None else f"{verified!r:.200} names a passage for what no passage tells"
-    if type(passage) is not int or not 0 <= passage < len(texts):
-        return f"{verified!r:.200} names none of the {len(texts)} passages"
-    return None if quote and quote in texts[passage] else f"the passage does not hold {quote!r:.200}"

@@ -14,6 +14,7 @@ from retrieval_core.pipeline.stages.query_expansion import search_expansions
 from retrieval_core.pipeline.stages.search import search
 from retrieval_core.pipeline.stages.select import depth_of
 from retrieval_core.pipeline.stages.state import Stage
+from retrieval_core.ports import Retriever, as_plugin
 from retrieval_core.run.outcomes import is_callers_fault, is_damage, raise_nothing_searched
 from retrieval_core.run.sync import to_a_loop
 from retrieval_core.types import Scores
@@ -42,7 +43,8 @@ class Search(Stage):
     name = "search"
 
     def __init__(self, sources: Sources, settings: RetrievalConfig, deadline_share: float) -> None:
-        self.sources = sources
+        retrievers = {name: as_plugin(each, Retriever) for name, each in sources.retrievers.items()}
+        self.sources = replace(sources, retrievers=retrievers)
         embedder = None if sources.questions is None else sources.questions.embedder
         self._fingerprint = partial(identify, (settings.search, tuple(sources.retrievers)), embedder)
         self.deadline_share = deadline_share

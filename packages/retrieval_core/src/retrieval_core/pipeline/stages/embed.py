@@ -8,23 +8,21 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import (
-    DimensionMismatchError,
     EmbeddingError,
-    InvalidParameterError,
     ServiceError,
     as_embedding_error,
 )
-from retrieval_core.ports import Reopening
+from retrieval_core.ports import Embedder, as_plugin
+from retrieval_core.ports.embedders import checked_vector
+from retrieval_core.ports.plugin import given_as
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
 from retrieval_core.run.retry import can_help
 from retrieval_core.run.sync import SingleFlight
-from retrieval_core.types.documents import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from retrieval_core.ports import Embedder
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector
 
@@ -63,7 +61,7 @@ class SharedVectors:
         self, embedder: Embedder, text: str, kind: str, embed: Callable[[], Coroutine[Any, Any, Ok[Vector] | Failed]]
     ) -> Ok[Vector] | Failed:
         """Return what embedding a text came to: now, or before for another index."""
-        key = f"{id(embedder)} {kind} {text}"
+        key = f"{id(given_as(embedder))} {kind} {text}"
         return self._known.get(key) or await self._flights.run(key, partial(self._embed, key, embed))
 
     async def _embed(
@@ -88,6 +86,10 @@ class Questions:
     remembered: EmbeddingCache | None = None
     recovery: Recovery | None = None
     shared: SharedVectors | None = None
+
+    def __post_init__(self) -> None:
+        """Wrap an embedder without the base class."""
+        object.__setattr__(self, "embedder", as_plugin(self.embedder, Embedder))
 
     def at_hand(self, query: Query) -> Vector | None:
         """Return a question's vector if it needs no call: it was given, or is remembered."""
@@ -133,22 +135,16 @@ class Questions:
         if isinstance(outcome, Failed):
             return replace(outcome, error=as_embedding_error(outcome.error, "the text"))
         try:
-            return Ok(checked(outcome.value[0], self.embedder.dimension, text))
-        except (EmbeddingError, IndexError, TypeError) as error:
-            return Failed("embed", error)
-
-    async def _embed(self, run: Run, query: Query) -> Ok[Vector] | Failed:
-        outcome = await run.call("embed", self.embedder.embed_query, query.text)
-        if isinstance(outcome, Failed):
-            return outcome
-        try:
-            return Ok(checked(outcome.value, self.embedder.dimension, query.original))
+            return Ok(checked_vector(outcome.value[0], self.embedder.dimension, text))
         except EmbeddingError as error:
             return Failed("embed", error)
 
+    async def _embed(self, run: Run, query: Query) -> Ok[Vector] | Failed:
+        return await run.call("embed", self.embedder.embed_query, query.text)
+
     def _may_reopen(self, run: Run, failed: Failed) -> bool:
         """Whether opening the embedder anew may help: not where attempts were to mend it, and not what none can."""
-        if run.is_over or not isinstance(self.embedder, Reopening) or self.recovery is None:
+        if run.is_over or "reopen" not in self.embedder.capabilities or self.recovery is None:
             return False
         error = failed.error
         is_of_another_kind = can_help(error) or is_callers_fault(error) or isinstance(error, ServiceError)
@@ -157,7 +153,8 @@ class Questions:
 
 async def reopen(run: Run, embedder: Embedder) -> Ok[None] | Failed:
     """Open an embedder anew, if it can be."""
-    if not isinstance(embedder, Reopening):
+    embedder = as_plugin(embedder, Embedder)
+    if "reopen" not in embedder.capabilities:
         return Failed("reopen", EmbeddingError("the embedder cannot be opened anew: it has no method reopen"))
     return await run.without_retries().on("opening the embedder").call("reopen", embedder.reopen)
 
@@ -168,29 +165,6 @@ async def recover(run: Run, embedder: Embedder) -> bool:
         return False
     tried = await run.without_retries().on("opening the embedder").call("embed", embedder.embed_texts, ["test"])
     return isinstance(tried, Ok)
-
-
-def checked(vector: Vector, dimension: int, query: str) -> Vector:
-    """Return what an embedder gave as a float32 vector, if it can be searched for.
-
-    Raises:
-        DimensionMismatchError: It has another length.
-        EmbeddingError: It is no vector of finite numbers, or all of them are 0.
-    """
-    try:
-        array = as_vectors(vector)
-    except InvalidParameterError as error:
-        msg = f"the embedder gave no vector: {error}"
-        raise EmbeddingError(msg, query) from error
-    if array.shape != (dimension,):
-        raise DimensionMismatchError(dimension, array.size, "the embedding of the query")
-    import numpy as np  # noqa: PLC0415 - whoever has a vector has loaded it
-
-    array = array.astype(np.float32, copy=False)
-    if is_zero(array):
-        msg = "the embedder gave a vector of zeros, which is equally far from everything"
-        raise EmbeddingError(msg, query)
-    return array
 
 
 class EmbeddingCache:

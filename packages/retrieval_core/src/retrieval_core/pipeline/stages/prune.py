@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isfinite
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.stages.fingerprints import identify
-from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.pipeline.stages.state import Stage
-from retrieval_core.ports import Kept
+from retrieval_core.ports import Pruner, as_plugin
 from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement
 from retrieval_core.text.sentences import sentences_of
 from retrieval_core.types import Span
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.state import SearchState
-    from retrieval_core.ports import Pruner
+    from retrieval_core.ports import Kept
     from retrieval_core.run.outcomes import Ok
     from retrieval_core.run.runner import Run
     from retrieval_core.text.sentences import Sentence
@@ -72,7 +70,7 @@ class Prune(Stage):
     deadline_share = 0
 
     def __init__(self, pruner: Pruner, settings: RetrievalConfig) -> None:
-        self._pruner = pruner
+        self._pruner = as_plugin(pruner, Pruner)
         self._fingerprint = partial(identify, (settings.pruner,), pruner)
 
     def fingerprint(self) -> str | None:
@@ -116,9 +114,7 @@ async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit]) -> Pr
 
     async def keep(batch: Sequence[_Divided]) -> Ok[Kept] | Failed:
         async with free:
-            outcome = await run.call("prune", pruner.keep, query, [item.texts for item in batch])
-        sizes = [len(item.sentences) for item in batch]
-        return sound(outcome, "prune", "the pruner", Kept, partial(_problem, sizes))
+            return await run.call("prune", pruner.keep, query, [item.texts for item in batch])
 
     outcomes = await asyncio.gather(*map(keep, batches))
     pruned = list(hits)
@@ -186,21 +182,3 @@ def _at_least_one(answer: Kept, number: int) -> tuple[bool, ...]:
     scores = answer.scores[number] if answer.scores else (0.0,) * len(kept)
     best = max(range(len(kept)), key=scores.__getitem__)
     return tuple(position == best for position in range(len(kept)))
-
-
-def _problem(sizes: Sequence[int], answer: Kept) -> str | None:
-    if not _fits(answer.kept, sizes, bool):
-        return f"what is kept does not fit the {sizes} sentences of {len(sizes)} passages: {answer.kept!r:.200}"
-    if answer.scores and not _fits(answer.scores, sizes, (int, float)):
-        return f"the scores do not fit the {sizes} sentences of {len(sizes)} passages: {answer.scores!r:.200}"
-    return None
-
-
-def _fits(told: object, sizes: Sequence[int], kind: type | tuple[type, ...]) -> bool:
-    rows = cast("Sequence[Sequence[Any]]", told)
-    try:
-        return [len(row) for row in rows] == list(sizes) and all(
-            isinstance(value, kind) and isfinite(value) for row in rows for value in row
-        )
-    except (OverflowError, TypeError):
-        return False

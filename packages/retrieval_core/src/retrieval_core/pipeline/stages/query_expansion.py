@@ -6,10 +6,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse
-from retrieval_core.pipeline.stages.search import candidates_problem, search
-from retrieval_core.pipeline.stages.sound import fetch, sound
+from retrieval_core.pipeline.stages.search import search
+from retrieval_core.pipeline.stages.sound import fetch
 from retrieval_core.pipeline.stages.state import Expansion
 from retrieval_core.ports import FetchRequest
 from retrieval_core.run.outcomes import Failed
@@ -78,14 +77,10 @@ async def _ask_retriever(
     run: Run, name: str, retriever: Retriever, query: Query, plan: Plan
 ) -> tuple[Expansion | None, tuple[Failed, ...]]:
     outcome = await run.on(f"retriever {name}").call("retrieve", retriever.search, query.text, plan.candidates)
-    outcome = sound(outcome, "retrieve", f"the retriever {name!r}", problem=candidates_problem)
     if isinstance(outcome, Failed):
         return None, (replace(outcome, of=name),)
     found = outcome.value[: plan.candidates]
     chunks = {item.chunk_id: item.chunk for item in found if item.chunk is not None}
-    if len(chunks) < len({item.chunk_id for item in found}):
-        problem = f"the retriever {name!r} gave candidates without their chunks; make them Candidate(…, chunk=…)"
-        return None, (Failed("retrieve", MalformedAnswerError(problem), of=name),)
     if plan.condition is not None:
         chunks = {chunk_id: chunk for chunk_id, chunk in chunks.items() if matches(plan.condition, chunk_fields(chunk))}
     passing = [item for item in found if item.chunk_id in chunks]

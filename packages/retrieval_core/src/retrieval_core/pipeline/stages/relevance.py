@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.stages.fingerprints import identify
-from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.pipeline.stages.state import Stage
-from retrieval_core.ports import Judgements
+from retrieval_core.ports import RelevanceFilter, as_plugin
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.text.prompting import shorten
 from retrieval_core.types import DroppedPassage, Judgement
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.state import SearchState
-    from retrieval_core.ports import RelevanceFilter
+    from retrieval_core.ports import Judgements
     from retrieval_core.run.outcomes import Ok
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Hit
@@ -61,7 +60,7 @@ class DropIrrelevant(Stage):
     name = "relevance"
 
     def __init__(self, relevance_filter: RelevanceFilter, settings: RetrievalConfig, deadline_share: float) -> None:
-        self._filter = relevance_filter
+        self._filter = as_plugin(relevance_filter, RelevanceFilter)
         self._fingerprint = partial(identify, (settings.relevance_filter,), relevance_filter)
         self.deadline_share = deadline_share
 
@@ -102,8 +101,7 @@ async def keep_relevant(
 
     async def judge(batch: Sequence[Hit]) -> Ok[Judgements] | Failed:
         async with free:
-            outcome = await run.call("relevance", relevance_filter.judge, query, [hit.chunk for hit in batch])
-        return sound(outcome, "relevance", "the relevance filter", Judgements, partial(_problem, len(batch)))
+            return await run.call("relevance", relevance_filter.judge, query, [hit.chunk for hit in batch])
 
     outcomes = await asyncio.gather(*map(judge, batches))
     kept: list[Hit] = []
@@ -130,17 +128,3 @@ async def keep_relevant(
 def _judged(hit: Hit, judgement: Judgement) -> Hit:
     scores = replace(hit.scores, relevance=judgement.score)
     return replace(hit, scores=scores, relevance_reason=judgement.reason or None)
-
-
-def _problem(expected: int, answer: Judgements) -> str | None:
-    if not are(answer.judgements, _is_judgement):
-        return f"it gave {answer!r:.80}, which are no Judgements"
-    if len(answer.judgements) != expected:
-        return f"it gave {len(answer.judgements)} judgements for {expected} passages"
-    unsound = [item.score for item in answer.judgements if not 0 <= item.score <= 1]
-    return f"it gave the score {unsound[0]!r:.40}, which is not between 0 and 1" if unsound else None
-
-
-def _is_judgement(item: object) -> bool:
-    score: object = item.score if isinstance(item, Judgement) else None
-    return isinstance(score, (int, float))

@@ -7,24 +7,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from math import fsum, sqrt
-from numbers import Real
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.fuse import weighted
-from retrieval_core.pipeline.stages.sound import are, sound
 from retrieval_core.pipeline.stages.state import Stage
-from retrieval_core.ports import Repairing, RerankScores
+from retrieval_core.ports import Reranker, RerankScores, as_plugin
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement
-from retrieval_core.types import Degradation, Evidence
+from retrieval_core.types import Degradation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from retrieval_core.config import RerankerConfig, RetrievalConfig
     from retrieval_core.pipeline.stages.state import SearchState
-    from retrieval_core.ports import Reranker
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Chunk, Hit
 
@@ -65,7 +62,7 @@ class Rerank(Stage):
     def __init__(
         self, chain: Sequence[Reranker], settings: RetrievalConfig, cache: RerankCache | None, deadline_share: float
     ) -> None:
-        self.chain = chain
+        self.chain = tuple([as_plugin(reranker, Reranker) for reranker in chain])
         self._settings = settings.reranker
         self._cache = cache
         self._fingerprint = partial(identify, (settings.reranker,), *chain)
@@ -170,7 +167,7 @@ async def _score(
     free = asyncio.Semaphore(CONCURRENCY)
     name = reranker.id
     run = run.on(f"reranker {name}")
-    repair = reranker.repair if isinstance(reranker, Repairing) else None
+    repair = reranker.repair if "repair" in reranker.capabilities else None
 
     async def score(batch: Sequence[Hit]) -> RerankScores | Failed:
         chunks = [hit.chunk for hit in batch]
@@ -179,7 +176,6 @@ async def _score(
         async with free:
             texts = [chunk.indexed_text for chunk in chunks]
             outcome = await run.repairing(repair).call("rerank", reranker.score, query, texts)
-        outcome = sound(outcome, "rerank", name, RerankScores, partial(scores_problem, len(texts)))
         if isinstance(outcome, Failed):
             return outcome
         if cache is not None and not outcome.value.problems:
@@ -196,23 +192,6 @@ async def _score(
         evidence=tuple(evidence for part in parts for evidence in part.evidence or (None,) * len(part.scores)),
         problems=tuple(problem for part in parts for problem in part.problems),
     )
-
-
-def scores_problem(expected: int, answer: RerankScores) -> str | None:
-    """Return what is wrong with scores that are to give each of so many passages a number; ``None`` for nothing."""
-    if not are(answer.scores, _is_score):
-        return "its scores are no tuple of numbers from 0 to 1"
-    if len(answer.scores) != expected:
-        return f"it gave {len(answer.scores)} scores for {expected} passages"
-    if not are(answer.evidence, lambda item: item is None or isinstance(item, Evidence)):
-        return "its evidence is no tuple of Evidence"
-    if len(answer.evidence) not in {0, expected}:
-        return f"it gave evidence on {len(answer.evidence)} of {expected} passages"
-    return None if are(answer.problems, lambda item: isinstance(item, str)) else "its problems are no tuple of texts"
-
-
-def _is_score(score: object) -> bool:
-    return type(score) is not bool and isinstance(score, Real) and 0 <= cast("float", score) <= 1
 
 
 def _reordered(head: Sequence[Hit], rest: Sequence[Hit], scored: RerankScores, weight: float) -> tuple[Hit, ...]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.format import context_of
 from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.pipeline.stages.state import Stage
-from retrieval_core.ports import Rewritten
+from retrieval_core.ports import Rewriter, as_plugin
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.types import RewriteResult
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.state import SearchState
-    from retrieval_core.ports import Rewriter
     from retrieval_core.run.runner import Run
 
 
@@ -38,7 +36,7 @@ class Rewrite(Stage):
     deadline_share = 0
 
     def __init__(self, rewriter: Rewriter, settings: RetrievalConfig) -> None:
-        self._rewriter = rewriter
+        self._rewriter = as_plugin(rewriter, Rewriter)
         self._settings = settings
         self._fingerprint = partial(identify, (settings.rewriter,), rewriter)
 
@@ -61,7 +59,6 @@ class Rewrite(Stage):
         question = state.question
         context = context_of(state.hits, self._settings.format).text
         outcome = await run.call("rewrite", self._rewriter.rewrite, question.text, context)
-        outcome = sound(outcome, "rewrite", "the rewriter", Rewritten, _problem)
         if isinstance(outcome, Failed):
             return state.failing(outcome)
         rewritten = outcome.value
@@ -93,9 +90,3 @@ def better_of(best: SearchState, tried: SearchState) -> SearchState:
 def should_rewrite(relevance: float | None, threshold: float) -> bool:
     """Return whether a search did badly enough to rewrite the query: its relevance is below the threshold."""
     return relevance is not None and relevance < threshold
-
-
-def _problem(rewritten: Rewritten) -> str | None:
-    if not isinstance(rewritten.query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return f"it gave {rewritten!r:.80}, which is no Rewritten"
-    return None if rewritten.query.strip() else "it gave an empty question"

@@ -5,29 +5,27 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.normalize import normalize
-from retrieval_core.pipeline.stages.search import are_candidates, is_finite
-from retrieval_core.pipeline.stages.sound import sound
 from retrieval_core.pipeline.stages.state import Stage
-from retrieval_core.ports import BOTH_SIDES, Linked, QueryContext, Transformed, Variant
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.ports import BOTH_SIDES, QueryContext, QueryTransformer, Variant, as_plugin
+from retrieval_core.ports.plugin import as_optional
+from retrieval_core.run.outcomes import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from retrieval_core.config import QueryConfig, RetrievalConfig
     from retrieval_core.pipeline.stages.state import Plan, SearchState
-    from retrieval_core.ports import QueryTransformer
+    from retrieval_core.ports import Transformed
+    from retrieval_core.run.outcomes import Ok
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query
 
 MOST_VARIANTS = 16
 """Variants of one question, at most, and as many lists of linked chunks: each of them is a search."""
-HEAVIEST = 1000.0
-"""The most that a weight may be: far beyond it, sums of scores would not be numbers."""
 
 
 class Transform(Stage):
@@ -52,8 +50,8 @@ class Transform(Stage):
         settings: RetrievalConfig,
         deadline_share: float,
     ) -> None:
-        self.condenser = condenser
-        self.transformers = transformers
+        self.condenser = as_optional(condenser, QueryTransformer)
+        self.transformers = {name: as_plugin(each, QueryTransformer) for name, each in transformers.items()}
         self._settings = settings.query
         self._fingerprint = partial(identify, (settings.query, settings.transform), condenser)
         self.deadline_share = deadline_share
@@ -81,8 +79,7 @@ class Transform(Stage):
         current = state.question
         if plan.history and self.condenser is not None:
             condensing = run.for_part_of_the_rest(0.5) if plan.transforms else run
-            asking = condensing.on("condense").call("condense", self.condenser.transform, current.text, context)
-            outcome = _sound("condense", "the condenser", await asking)
+            outcome = await condensing.on("condense").call("condense", self.condenser.transform, current.text, context)
             if isinstance(outcome, Failed):
                 failures.append(outcome)
             else:
@@ -116,8 +113,7 @@ class Transform(Stage):
 async def _ask(
     run: Run, name: str, transformer: QueryTransformer, question: str, context: QueryContext
 ) -> Ok[Transformed] | Failed:
-    outcome = await run.on(f"transform {name}").call("transform", transformer.transform, question, context)
-    return _sound("transform", f"the transformer {name!r}", outcome)
+    return await run.on(f"transform {name}").call("transform", transformer.transform, question, context)
 
 
 def _replaced(query: Query, made: Transformed, settings: QueryConfig) -> Query:
@@ -137,56 +133,3 @@ def _distinct(query: Query, variants: list[Variant], plan: Plan, settings: Query
             key = (text.casefold(), sides, variant.is_passage)
             kept.setdefault(key, replace(variant, text=text, sides=sides))
     return tuple(kept.values())[1:]
-
-
-def _sound(stage: str, name: str, outcome: Ok[Transformed | str] | Failed) -> Ok[Transformed] | Failed:
-    if isinstance(outcome, Ok) and isinstance(outcome.value, str):
-        outcome = Ok(Transformed(query=outcome.value))
-    return cast("Ok[Transformed] | Failed", sound(outcome, stage, name, problem=_problem))
-
-
-def _problem(made: object) -> str | None:
-    if not isinstance(made, Transformed):
-        return f"it gave {made!r:.80}, which is neither text nor a Transformed"
-    if made.query is not None and not _is_text(made.query):
-        return f"it gave {made.query!r:.80} as the question"
-    if not isinstance(made.variants, (tuple, list)) or not isinstance(made.linked, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return f"it gave {made!r:.120}, whose variants or linked are no tuple"
-    for variant in cast("tuple[object, ...]", made.variants):
-        if not is_variant(variant):
-            return f"it gave {variant!r:.120}, which is no Variant with a text, a set of sides and a weight above 0"
-    for link in cast("tuple[object, ...]", made.linked):
-        if not _is_linked(link):
-            return f"it gave {link!r:.120}, which is no Linked with candidates and a weight above 0"
-    return None
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_weight(value: Any) -> bool:
-    return is_finite(value) and 0 < value <= HEAVIEST
-
-
-def is_variant(value: Any) -> TypeGuard[Variant]:
-    """Whether a value is a variant that can be searched for."""
-    return (
-        isinstance(value, Variant)
-        and _is_text(value.text)
-        and isinstance(value.sides, (frozenset, set))  # pyright: ignore[reportUnnecessaryIsInstance]
-        and value.sides <= BOTH_SIDES
-        and type(value.is_passage) is bool
-        and isinstance(value.kind, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        and _is_weight(value.weight)
-    )
-
-
-def _is_linked(value: Any) -> bool:
-    return (
-        isinstance(value, Linked)
-        and isinstance(value.kind, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        and isinstance(value.text, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        and are_candidates(value.candidates)
-        and _is_weight(value.weight)
-    )

@@ -13,6 +13,7 @@ from llama_index.retrievers.retrieval_core.adapters._calls import Calls, has_asy
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.config import host_of
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError, MalformedAnswerError
+from retrieval_core.ports import Embedder
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def embedder_id_of(model: BaseEmbedding) -> str:
     return "/".join(parts) + host + settings + digest
 
 
-class LlamaIndexEmbedder:
+class LlamaIndexEmbedder(Embedder):
     """Embeds with a model of LlamaIndex; an :class:`~retrieval_core.ports.Embedder`.
 
     Questions go through the model's query methods and passages through its text methods, so each has the prompt that
@@ -111,7 +112,7 @@ class LlamaIndexEmbedder:
                 raise EmbeddingError(msg) from error
         return self._dimension
 
-    async def embed_query(self, text: str) -> Vector:
+    async def _embed_query(self, text: str) -> Vector:
         """Embed one question: shape ``(dimension,)``, float32, unit length.
 
         Raises:
@@ -123,7 +124,7 @@ class LlamaIndexEmbedder:
         vector = await self._calls.either(model.aget_query_embedding, model.get_query_embedding, _sent(text))
         return self._unit([vector], 1)[0]
 
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
+    async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Embed passages: shape ``(len(texts), dimension)``, float32, rows of unit length, in the order of the texts.
 
         Raises:

@@ -13,7 +13,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.retrievers.retrieval_core.adapters._calls import Calls
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.errors import MalformedAnswerError, checked_count
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import Reranker, RerankScores
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LIMITS = ("top_n", "top_k")
 _MODELS = ("model_name", "model")
 
 
-class LlamaIndexReranker:
+class LlamaIndexReranker(Reranker):
     """Scores with a reranking postprocessor of LlamaIndex; a :class:`~retrieval_core.ports.Reranker`.
 
     Its order counts. Scores that fall in this order are used as they are if they are in [0, 1]; otherwise the logistic
@@ -73,7 +73,7 @@ class LlamaIndexReranker:
         """The most passages of one call."""
         return self._batch_size
 
-    async def score(self, query: str, passages: Sequence[str]) -> RerankScores:
+    async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages in [0, 1].
 
         Raises:

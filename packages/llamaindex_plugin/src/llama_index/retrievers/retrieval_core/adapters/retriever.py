@@ -15,7 +15,7 @@ from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlySt
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.convert import chunk_with_node
 from retrieval_core.errors import IncompleteSearchError, InvalidParameterError, SearchError, StoreError
-from retrieval_core.ports import Candidate, Fetched, StoreInfo
+from retrieval_core.ports import Candidate, Fetched, Retriever, StoreInfo
 from retrieval_core.run.caching import LruCache
 from retrieval_core.types.filters import chunk_fields, matches
 
@@ -32,7 +32,7 @@ MOST_REMEMBERED = 4096
 REMEMBERED_SECONDS = 300.0
 
 
-class LlamaIndexRetriever:
+class LlamaIndexRetriever(Retriever):
     """Search a retriever of LlamaIndex beside an index, as a :class:`~retrieval_core.ports.Retriever`.
 
     The retriever decides how many nodes it returns (``similarity_top_k``); the best are used. Scores that fall in its
@@ -60,7 +60,7 @@ class LlamaIndexRetriever:
         """Always empty: a retriever reports no version, so results with its nodes are not cached."""
         return ""
 
-    async def search(self, query: str, k: int = 10) -> Sequence[Candidate]:
+    async def _search(self, query: str, k: int = 10) -> Sequence[Candidate]:
         """Find passages, best first, each with its chunk; at most ``k``.
 
         Raises:

@@ -1,0 +1,179 @@
+"""The base of all ports: what an author writes is called in one place, and its answer is checked once."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from contextvars import ContextVar
+from math import isfinite
+from numbers import Real
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar, cast
+
+from retrieval_core.errors import UnusableAnswerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., object]")
+P = TypeVar("P", bound="Plugin")
+
+PLUGIN_CALLER: ContextVar[Callable[..., Awaitable[Any]] | None] = ContextVar("plugin_caller", default=None)
+"""Calls what an author wrote, for whoever bounds the call of the port in time; ``None`` if nobody does."""
+
+
+class Plugin(ABC):
+    """The base of all ports. A subclass of :class:`~retrieval_core.ports.Reranker`, for example, defines ``_score()``.
+
+    The public methods call them: coroutine functions are awaited, ordinary functions run in a thread. They check what
+    comes back, so that nobody else has to. A plug-in may have these too:
+
+    - ``is_loaded`` and a coroutine method ``load()``: it is loaded before the first query that needs it;
+    - ``aclose()``: it is called when the index is closed.
+
+    Attributes:
+        port_role: Its name in errors.
+        port_calls: The public methods that check, each of which calls the method of its name with an underscore.
+        port_optional: Names of the optional methods, which ``capabilities`` lists if a plug-in has them.
+    """
+
+    port_role: ClassVar[str] = "the plug-in"
+    port_calls: ClassVar[tuple[str, ...]] = ()
+    port_optional: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """Names model and settings: two plug-ins with the same id give the same answers."""
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Names of the port's optional methods that this plug-in has."""
+        return frozenset(name for name in self.port_optional if not hasattr(_method(self, name), "is_default"))
+
+    def _refuse(self, problem: str) -> UnusableAnswerError:
+        """Return the error for an answer that can't be used."""
+        return UnusableAnswerError(f"the answer of {self.port_role} cannot be used: {problem}")
+
+    def _expect(self, answer: object, kind: type[T]) -> T:
+        """Return an answer that is of a kind.
+
+        Raises:
+            UnusableAnswerError: It is not.
+        """
+        if isinstance(answer, kind):
+            return answer
+        raise self._refuse(f"it gave {answer!r:.80}, which is no {kind.__name__}")
+
+
+def _method(plugin: Plugin, name: str) -> object:
+    return getattr(plugin, f"_{name}" if name in plugin.port_calls else name)
+
+
+def default(method: F) -> F:
+    """Mark what a port has in place of an optional method that its subclass does not define."""
+    method.is_default = True  # type: ignore[attr-defined]
+    return method
+
+
+class BatchPlugin(Plugin):
+    """A plug-in that gets several texts in a call."""
+
+    @property
+    @abstractmethod
+    def batch_size(self) -> int:
+        """The most texts of one call, at least 1."""
+
+
+def calls_plugin(method: F) -> F:
+    """Mark a method of a port that calls what an author wrote, and checks what comes back."""
+    method.calls_plugin = True  # type: ignore[attr-defined]
+    return method
+
+
+async def call_plugin(function: Callable[..., Awaitable[T] | T], /, *args: object) -> T:
+    """Call what an author wrote: a coroutine function is awaited, an ordinary function runs in a thread."""
+    caller = PLUGIN_CALLER.get()
+    if caller is not None:
+        PLUGIN_CALLER.set(None)  # it bounds this call, and with it those that this call makes
+        return await caller(function, *args)
+    is_async = inspect.iscoroutinefunction(function)
+    answer: Any = function(*args) if is_async else await asyncio.to_thread(function, *args)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def as_plugin(given: object, port: type[P]) -> P:
+    """Return an object as an instance of a port.
+
+    An instance of a subclass is returned as it is. Any other object with the port's public methods is wrapped; so is an
+    instance of a subclass that overrides one of them. The wrapper has all attributes of the object, which is in its
+    attribute ``wrapped``.
+
+    Example::
+
+        reranker = as_plugin(MyReranker(), Reranker)
+    """
+    if isinstance(given, port) and all(getattr(type(given), name) is getattr(port, name) for name in port.port_calls):
+        return given
+    return cast("P", _adapter_of(type(given), dir(given), port)(given))
+
+
+def as_optional(given: object, port: type[P]) -> P | None:
+    """Return an object as :func:`as_plugin` does; ``None`` if there is none."""
+    return None if given is None else as_plugin(given, port)
+
+
+def given_as(plugin: object) -> Any:
+    """Return the object that :func:`as_plugin` was called with."""
+    return plugin.wrapped if isinstance(plugin, _Adapter) else plugin
+
+
+class _Adapter:
+    """Mixed into a port: its methods are those of another object."""
+
+    def __init__(self, wrapped: object) -> None:
+        self.wrapped = wrapped
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "wrapped":  # of a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.wrapped, name)
+
+    def __repr__(self) -> str:
+        return repr(self.wrapped)
+
+
+def _adapter_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callable[[object], object]:
+    own: dict[str, Any] = {
+        f"_{name}": property(attrgetter(f"wrapped.{name}"))
+        for name in port.port_calls
+        if name in names or name not in port.port_optional
+    }
+    # What the object has, and what each plug-in of the port must have, which fails as on the object itself.
+    required = {name for name in dir(port) if getattr(getattr(port, name), "__isabstractmethod__", False)}
+    for name in {*names, *required} - {*port.port_calls, *vars(Plugin)} | {"id"}:
+        if not name.startswith("_"):
+            own[name] = property(attrgetter(f"wrapped.{name}"))
+    return type(f"{port.__name__}Of{kind.__name__}", (_Adapter, port), own)
+
+
+def are(items: object, fits: Callable[[Any], bool]) -> bool:
+    """Return whether this is a tuple or a list of items that fit."""
+    return isinstance(items, (tuple, list)) and all(map(fits, cast("Sequence[object]", items)))
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Return whether this is text that is not blank."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether this is a finite number."""
+    if type(value) is float:  # as nearly all are; asking what else is a number takes many times as long
+        return isfinite(value)
+    try:
+        return isinstance(value, Real) and isfinite(value)
+    except OverflowError:
+        return False
