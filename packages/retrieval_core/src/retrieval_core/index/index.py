@@ -23,7 +23,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.index.integrity import IntegrityCheck
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.ports import FetchRequest
 from retrieval_core.run.outcomes import value_of
 from retrieval_core.run.sync import to_a_loop

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError, checked_count
 from retrieval_core.ingest.comparison import compare_chunks, compare_fields
 from retrieval_core.ingest.reading import document_hash
-from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest, StoredDamage
 from retrieval_core.run.outcomes import Failed, is_damage, value_of
 from retrieval_core.run.retry import can_help

@@ -13,11 +13,12 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.errors import SearchError, StoreError, checked_count
+from retrieval_core.errors import StoreError, checked_count
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
-from retrieval_core.pipeline.stages.sound import are, fetch, sound
+from retrieval_core.pipeline.stages.search import fetch, store_answer
 from retrieval_core.ports import ChunkRange, FetchRequest
+from retrieval_core.ports.plugin import are
 from retrieval_core.run.outcomes import Failed, raise_faults, value_of
 from retrieval_core.text.prompting import shorten
 from retrieval_core.text.quotes import find_quote
@@ -396,7 +397,7 @@ async def _read_ids(run: Run, store: Store) -> Sequence[str]:
         )
         raise StoreError(msg)
     outcome = await run.on("store").call("documents", store.document_ids)
-    return sorted(value_of(sound(outcome, "documents", "the store", problem=_problem, error=SearchError)))
+    return sorted(value_of(store_answer(outcome, "documents", _problem)))
 
 
 def _problem(ids: Any) -> str | None:

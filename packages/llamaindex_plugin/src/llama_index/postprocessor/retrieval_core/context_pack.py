@@ -20,7 +20,7 @@ from retrieval_core.pipeline.context import NOTHING, scoped, with_budget
 from retrieval_core.pipeline.stages.assemble import arrange, render
 from retrieval_core.pipeline.stages.budget import Assembled, assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
-from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.ports import Store, TokenCounter
 from retrieval_core.run.outcomes import Failed, value_of
 from retrieval_core.run.runner import Run

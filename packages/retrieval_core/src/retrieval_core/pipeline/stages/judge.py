@@ -24,8 +24,7 @@ from functools import cached_property
 from math import log, tanh
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from retrieval_core.pipeline.stages.search import candidates_problem
-from retrieval_core.pipeline.stages.sound import fetch, sound
+from retrieval_core.pipeline.stages.search import candidates_problem, fetch, store_answer
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import FetchRequest, SearchRequest, TermCounts
 from retrieval_core.run.outcomes import Ok
@@ -295,6 +294,10 @@ def curve_for(signals: Signals) -> Curve | None:
     return BY_WORDS[key] if signals.cosine is None or key not in WITH_COSINE else WITH_COSINE[key]
 
 
+def _counts_problem(answer: object) -> str | None:
+    return None if isinstance(answer, TermCounts) else f"it gave {answer!r:.80}, which is no TermCounts"
+
+
 async def _counts(
     run: Run, store: Store, held: HeldIndex | None, terms: Sequence[str], condition: Filter | None
 ) -> TermCounts | None:
@@ -304,7 +307,7 @@ async def _counts(
     if "count_terms" not in store.capabilities:
         return None
     outcome = await run.within(SHARE).without_retries().call("terms", store.count_terms, terms, condition)
-    outcome = sound(outcome, "terms", "the store", TermCounts)
+    outcome = store_answer(outcome, "terms", _counts_problem)
     return outcome.value if isinstance(outcome, Ok) and outcome.value.chunks else None
 
 
@@ -320,7 +323,7 @@ async def _unknown(
             outcome = bound.now("identifiers", held.search, request)
         else:
             outcome = await bound.call("identifiers", store.search, request)
-            outcome = sound(outcome, "identifiers", "the store", problem=candidates_problem)
+            outcome = store_answer(outcome, "identifiers", candidates_problem)
         if not isinstance(outcome, Ok):
             return False
         texts = [each.chunk.indexed_text for each in outcome.value if each.chunk is not None]

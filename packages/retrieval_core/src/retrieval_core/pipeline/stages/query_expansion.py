@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse
-from retrieval_core.pipeline.stages.search import search
-from retrieval_core.pipeline.stages.sound import fetch
+from retrieval_core.pipeline.stages.search import fetch, search
 from retrieval_core.pipeline.stages.state import Expansion
 from retrieval_core.ports import FetchRequest
 from retrieval_core.run.outcomes import Failed

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from math import isfinite
-from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError
-from retrieval_core.pipeline.stages.sound import are, fetch, sound
 from retrieval_core.pipeline.stages.state import Candidates, SearchResults
-from retrieval_core.ports import Candidate, FetchRequest, SearchRequest
+from retrieval_core.ports import Fetched, FetchRequest, SearchRequest
+from retrieval_core.ports.retrievers import are_candidates
 from retrieval_core.run.outcomes import Failed, Ok, is_damage
-from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.state import Plan
-    from retrieval_core.ports import Fetched, HeldIndex, Retriever, Store
+    from retrieval_core.ports import HeldIndex, Retriever, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector
+
+T = TypeVar("T")
 
 BEFORE_WORDS = 0.75
 """How much of the time for searching embedding may use up where a search by words would stand in for it."""
@@ -189,7 +188,28 @@ async def _ask_store(
     """Return what a store answered, as a failure where these are no candidates."""
     # Counted by the kind of search: one that is dead must not keep the others, and the passages, from being read.
     outcome = await run.on(f"the store's {stage} search").call(stage, function, request)
-    return sound(outcome, stage, "the store", problem=candidates_problem, error=SearchError)
+    return store_answer(outcome, stage, candidates_problem)
+
+
+async def fetch(
+    run: Run, store: Store, request: FetchRequest, *, stage: str = "fetch", backend: str = "store"
+) -> Ok[Fetched] | Failed:
+    """Return what a store has of what was asked for."""
+    outcome = await run.on(backend).call(stage, store.fetch, request)
+    return store_answer(outcome, stage, lambda answer: _problem(answer, Fetched))
+
+
+def store_answer(outcome: Ok[T] | Failed, stage: str, problem: Callable[[Any], str | None]) -> Ok[T] | Failed:
+    """Return the outcome of a call of a store, as a failure if its answer can't be used.
+
+    Args:
+        outcome: Of the call.
+        stage: The call's.
+        problem: Says what is wrong with an answer; ``None`` for nothing.
+    """
+    if isinstance(outcome, Failed) or (wrong := problem(outcome.value)) is None:
+        return outcome
+    return Failed(stage, SearchError(f"the answer of the store cannot be used: {wrong}"))
 
 
 def candidates_problem(answer: object) -> str | None:
@@ -197,22 +217,5 @@ def candidates_problem(answer: object) -> str | None:
     return None if are_candidates(answer) else f"it gave {answer!r:.80}, which are no candidates"
 
 
-def are_candidates(answer: object) -> bool:
-    """Whether this is what a search should find."""
-    return are(answer, _is_candidate)
-
-
-def _is_candidate(item: Any) -> bool:
-    if not isinstance(item, Candidate) or not isinstance(item.chunk_id, str) or not is_finite(item.score):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return False
-    return item.chunk is None or (isinstance(item.chunk, Chunk) and item.chunk.id == item.chunk_id)  # pyright: ignore[reportUnnecessaryIsInstance]
-
-
-def is_finite(value: Any) -> bool:
-    """Whether this is a number that can be reckoned with."""
-    if type(value) is float:  # as nearly all are; asking what else is a number takes many times as long
-        return isfinite(value)
-    try:
-        return isinstance(value, Real) and isfinite(value)
-    except OverflowError:
-        return False
+def _problem(answer: object, kind: type) -> str | None:
+    return None if isinstance(answer, kind) else f"it gave {answer!r:.80}, which is no {kind.__name__}"
