@@ -10,7 +10,6 @@ from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.pipeline.lifecycle import kept_reranks
 from retrieval_core.pipeline.results import Evaluate
 from retrieval_core.pipeline.several import Merge, SearchIndexes
-from retrieval_core.pipeline.stages.candidates import Fuse, Search
 from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.format import Format
 from retrieval_core.pipeline.stages.judge import Judge
@@ -18,7 +17,7 @@ from retrieval_core.pipeline.stages.prune import Prune
 from retrieval_core.pipeline.stages.relevance import DropIrrelevant
 from retrieval_core.pipeline.stages.rerank import Rerank, TopK
 from retrieval_core.pipeline.stages.rewrite import Rewrite
-from retrieval_core.pipeline.stages.search import Sources
+from retrieval_core.pipeline.stages.search import Fuse, Search, Sources
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import SearchState, Stage
 from retrieval_core.pipeline.stages.transform import Transform

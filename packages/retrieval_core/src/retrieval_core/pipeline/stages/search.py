@@ -1,25 +1,33 @@
-"""Searching an index by meaning and by words, side by side."""
+"""The stages that find candidates: the search of an index and of everything beside it, and their fusion."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError
-from retrieval_core.pipeline.stages.state import Candidates, SearchResults
-from retrieval_core.ports import Fetched, FetchRequest, SearchRequest
+from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError, as_embedding_error
+from retrieval_core.pipeline.stages.fingerprints import identify
+from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge
+from retrieval_core.pipeline.stages.state import Candidates, Expansion, SearchResults, Stage
+from retrieval_core.ports import Fetched, FetchRequest, Retriever, SearchRequest, as_plugin
 from retrieval_core.ports.retrievers import are_candidates
-from retrieval_core.run.outcomes import Failed, Ok, is_damage
+from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, is_damage, raise_nothing_searched
+from retrieval_core.run.sync import to_a_loop
+from retrieval_core.types import Origin, Query, Scores
+from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.stages.embed import Questions
-    from retrieval_core.pipeline.stages.state import Plan
-    from retrieval_core.ports import HeldIndex, Retriever, Store
+    from retrieval_core.pipeline.stages.fuse import FusionMethod
+    from retrieval_core.pipeline.stages.state import Plan, SearchState
+    from retrieval_core.ports import Candidate, HeldIndex, Linked, Store, Variant
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Query, Vector
+    from retrieval_core.types import JSON, SearchMode, Vector
 
 T = TypeVar("T")
 
@@ -219,3 +227,203 @@ def candidates_problem(answer: object) -> str | None:
 
 def _problem(answer: object, kind: type) -> str | None:
     return None if isinstance(answer, kind) else f"it gave {answer!r:.80}, which is no {kind.__name__}"
+
+
+async def search_expansions(
+    run: Run, sources: Sources, state: SearchState
+) -> tuple[tuple[Expansion, ...], tuple[Failed, ...]]:
+    """Search for each variant, and ask each further retriever, all at once.
+
+    Returns:
+        What each of them found, and what failed on the way; a variant whose search failed in part has the rest.
+    """
+    query, plan = state.query, state.plan
+    searches = [_search_variant(run, sources, query, variant, plan) for variant in state.variants]
+    asking = [_ask_retriever(run, name, retriever, query, plan) for name, retriever in sources.retrievers.items()]
+    reading = [_read_linked(run, sources.store, link, plan) for link in state.linked]
+    outcomes = await asyncio.gather(*searches, *asking, *reading)
+    lists = [found for found, _ in outcomes if found is not None]
+    failures = [failure for _, failed in outcomes for failure in failed]
+    return tuple(found for found in lists if found.ranked), tuple(failures)
+
+
+def origins_of(expansions: Sequence[Expansion], depth: int) -> dict[str, tuple[Origin, ...]]:
+    """Return for each chunk what has it among its best, ``depth`` at most, in the order of the lists."""
+    origins: dict[str, tuple[Origin, ...]] = {}
+    for found in expansions:
+        for item in found.ranked[:depth]:
+            origins[item.chunk_id] = (*origins.get(item.chunk_id, ()), found.origin)
+    return origins
+
+
+async def _search_variant(
+    run: Run, sources: Sources, question: Query, variant: Variant, plan: Plan
+) -> tuple[Expansion | None, tuple[Failed, ...]]:
+    mode: SearchMode = "hybrid" if len(variant.sides) > 1 else next(iter(variant.sides))
+    questions = sources.questions
+    query = Query(question.original, variant.text)
+    if variant.is_passage and mode != "lexical" and questions is not None:
+        embedded = await questions.embed_passage(run, variant.text)
+        if isinstance(embedded, Failed):
+            return None, (embedded,)
+        query = replace(query, embedding=embedded.value)
+    fusion: FusionMethod = "rrf" if plan.fusion == "native" else plan.fusion
+    own = replace(plan, mode=mode, score_threshold=None, fusion=fusion, has_words=False)
+    found = await search(run, sources, query, own)
+    weight = plan.dense_weight
+    ranked = fuse(found.dense, found.lexical, method=fusion, dense_weight=weight, unembedded=found.unembedded)
+    chunks = {item.chunk_id: item.chunk for item in found.candidates if item.chunk is not None}
+    return Expansion(Origin(variant.kind, variant.text), variant.weight, ranked, chunks), found.failures
+
+
+async def _ask_retriever(
+    run: Run, name: str, retriever: Retriever, query: Query, plan: Plan
+) -> tuple[Expansion | None, tuple[Failed, ...]]:
+    outcome = await run.on(f"retriever {name}").call("retrieve", retriever.search, query.text, plan.candidates)
+    if isinstance(outcome, Failed):
+        return None, (replace(outcome, of=name),)
+    found = outcome.value[: plan.candidates]
+    chunks = {item.chunk_id: item.chunk for item in found if item.chunk is not None}
+    if plan.condition is not None:
+        chunks = {chunk_id: chunk for chunk_id, chunk in chunks.items() if matches(plan.condition, chunk_fields(chunk))}
+    passing = [item for item in found if item.chunk_id in chunks]
+    return Expansion(Origin(name, query.text), 1.0, _as_ranked(passing), chunks, is_search=False), ()
+
+
+async def _read_linked(run: Run, store: Store, link: Linked, plan: Plan) -> tuple[Expansion | None, tuple[Failed, ...]]:
+    """Read the chunks, so that what is gone, or stopped by the filter, takes nobody's place."""
+    ranked = _as_ranked(link.candidates)[: plan.candidates]
+    request = FetchRequest(chunk_ids=tuple([item.chunk_id for item in ranked]), filter=plan.condition)
+    outcome = await fetch(run, store, request)
+    if isinstance(outcome, Failed):
+        return None, (replace(outcome, of=link.kind),)
+    chunks = outcome.value.chunks
+    ranked = tuple([item for item in ranked if item.chunk_id in chunks])
+    return Expansion(Origin(link.kind, link.text), link.weight, ranked, chunks, is_search=False), ()
+
+
+def _as_ranked(candidates: Sequence[Candidate]) -> tuple[Ranked, ...]:
+    best: dict[str, Ranked] = {}
+    for item in candidates:
+        best.setdefault(item.chunk_id, Ranked(item.chunk_id, Scores(final=float(item.score))))
+    return tuple(best.values())
+
+
+class Search(Stage):
+    """Searches the index by vectors and keywords, and beside it everything else that finds chunks.
+
+    Args:
+        sources: What is searched.
+        settings: Of the pipeline.
+        deadline_share: The part of the deadline that it has.
+    """
+
+    name = "search"
+
+    def __init__(self, sources: Sources, settings: RetrievalConfig, deadline_share: float) -> None:
+        retrievers = {name: as_plugin(each, Retriever) for name, each in sources.retrievers.items()}
+        self.sources = replace(sources, retrievers=retrievers)
+        embedder = None if sources.questions is None else sources.questions.embedder
+        self._fingerprint = partial(identify, (settings.search, tuple(sources.retrievers)), embedder)
+        self.deadline_share = deadline_share
+
+    def fingerprint(self) -> str | None:
+        """Return a name for the settings and the embedder; the index is in the key by its version."""
+        return self._fingerprint()
+
+    def plugins(self) -> Iterable[object]:
+        """Return the retrievers and the embedder."""
+        questions = self.sources.questions
+        return (*self.sources.retrievers.values(), None if questions is None else questions.embedder)
+
+    def knowledge(self, _plan: Plan) -> Mapping[str, object]:
+        """Return the further retrievers."""
+        return {f"retriever {name}": retriever for name, retriever in self.sources.retrievers.items()}
+
+    def is_fault(self, error: Exception, state: SearchState) -> bool:
+        """Return whether to raise an error: damage of one side is hidden if the other side was searched."""
+        return is_callers_fault(error) and not (state.found is not None and state.found.sides and is_damage(error))
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with the candidates of each side, and of each expansion."""
+        prepare = None if state.held is None else state.held.preparation(state.plan.condition)
+        if prepare is not None:
+            await to_a_loop()
+            await asyncio.to_thread(prepare)
+        sources = self.sources if state.held is None else replace(self.sources, held=state.held)
+        if state.shared_vectors is not None and sources.questions is not None:
+            sources = replace(sources, questions=replace(sources.questions, shared=state.shared_vectors))
+        searching = search(run, sources, state.query, state.plan)
+        if not (state.variants or state.linked or self.sources.retrievers):
+            found = await searching
+            return state.failing(*found.failures).but(found=found, query=found.query)
+        found, (expansions, failures) = await asyncio.gather(searching, search_expansions(run, sources, state))
+        known = {(item.stage, item.reason) for item in found.failures}
+        further = [item for item in failures if (item.stage, item.reason) not in known]
+        return state.failing(*found.failures, *further).but(found=found, query=found.query, expansions=expansions)
+
+
+class Fuse(Stage):
+    """Puts all candidates into one order, each chunk once.
+
+    Args:
+        settings: Of the pipeline.
+    """
+
+    name = "fuse"
+    deadline_share = 0
+
+    def __init__(self, settings: RetrievalConfig) -> None:
+        self._raise_on_error = settings.raise_on_error
+
+    def fingerprint(self) -> str:
+        """Return nothing: how to fuse is in the plan."""
+        return ""
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        """Return the state with the candidates in order, or with the reason why nothing could be searched."""
+        found, expansions, plan = state.found, state.expansions, state.plan
+        assert found is not None  # noqa: S101 - the search is the stage before
+        lists: list[Sequence[Candidate | Ranked]] = [*found.sides, *[each.ranked for each in expansions]]
+        distinct = len({item.chunk_id for items in lists for item in items})
+        metadata: dict[str, JSON] = {"mode": plan.mode, "documents_fetched": distinct}
+        if expansions:
+            metadata["query_expansion"] = [{"kind": each.origin.kind, "text": each.origin.text} for each in expansions]
+        if not lists:
+            failures = sorted(found.failures, key=_is_of_keywords)
+            if not state.attempts:
+                self._raise_where_nothing_is_left(state, failures)
+            error = "; ".join(dict.fromkeys(f"{item.stage}: {item.reason}" for item in failures))
+            return state.but(metadata=metadata, error=error)
+        started = run.elapsed_ms
+        depth = plan.depth
+        method = "rrf" if plan.fusion == "native" else plan.fusion
+        if found.both is not None:
+            best = tuple([Ranked(each.chunk_id, Scores(fused=each.score, final=each.score)) for each in found.both])
+        else:
+            best = fuse(
+                found.dense,
+                found.lexical,
+                method=method,
+                dense_weight=plan.dense_weight,
+                limit=None if expansions else depth,
+                unembedded=found.unembedded,
+            )
+        if expansions:
+            # The distribution of short lists, and of scores of unknown scale, says nothing; their ranks do.
+            method = method if all(each.is_search for each in expansions) else "rrf"
+            best = merge(best, [(each.ranked, each.weight) for each in expansions], method=method, limit=depth)
+        run.note("fuse", started, sum(map(len, lists)), len(best))
+        return state.but(metadata=metadata, ranked=best)
+
+    def _raise_where_nothing_is_left(self, state: SearchState, failures: Sequence[Failed]) -> None:
+        """Raise that a query could not be embedded, if there is no keyword search, and what settings want raised."""
+        last = state.found.failures[-1]  # pyright: ignore[reportOptionalMemberAccess]
+        if last.stage == "embed" and not state.plan.has_words:
+            raise as_embedding_error(last.error, "the query", state.query.original)
+        if self._raise_on_error:
+            raise_nothing_searched(failures[0])
+
+
+def _is_of_keywords(failed: Failed) -> bool:
+    return failed.stage == "lexical"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import DimensionMismatchError
 from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked, cosine_to_score
-from retrieval_core.pipeline.stages.query_expansion import origins_of
-from retrieval_core.pipeline.stages.search import read
+from retrieval_core.pipeline.stages.search import origins_of, read
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import Fetched, FetchRequest
 from retrieval_core.run.outcomes import Failed, is_damage
@@ -51,7 +50,7 @@ class Select(Stage):
             return state
         plan, found = state.plan, state.found
         assert found is not None  # noqa: S101 - the search is a stage before
-        pool = state.ranked[: depth_of(plan)]
+        pool = state.ranked[: plan.depth]
         fetched, failure, degraded = await self._fetch(run, state, pool)
         pool = _with_dense_scores(pool, fetched.vectors, found.query.embedding)
         pool = tuple([item for item in pool if item.chunk_id in fetched.chunks])
@@ -111,11 +110,6 @@ class Select(Stage):
         if (mismatch := _mismatch(outcome.value.vectors, found.query.embedding)) is not None:
             return Fetched(chunks=at_hand), Failed("fetch", mismatch), ()
         return replace(outcome.value, chunks={**at_hand, **outcome.value.chunks}), None, degraded
-
-
-def depth_of(plan: Plan) -> int | None:
-    """Return how many candidates have to be looked at; ``None`` for all: with a threshold any of them may pass it."""
-    return None if plan.score_threshold is not None else max(plan.shortlist, plan.fetch_k or 0)
 
 
 def _mismatch(vectors: Mapping[str, Vector], embedding: Vector | None) -> DimensionMismatchError | None:

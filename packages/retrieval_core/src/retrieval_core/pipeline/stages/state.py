@@ -86,6 +86,11 @@ class Plan:
         """How many hits the search hands on, at least ``top_k``."""
         return max(self.top_k, self.reranked)
 
+    @property
+    def depth(self) -> int | None:
+        """How many candidates are looked at; ``None`` for all: with a threshold any of them may pass it."""
+        return None if self.score_threshold is not None else max(self.shortlist, self.fetch_k or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class SearchResults:
