@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index.postprocessor.retrieval_core import MMRPostprocessor
-from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked
+from retrieval_core.pipeline.stages.select import maximal_marginal_relevance
 from retrieval_core.types import Scores
 from support.examples import times
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked
+from retrieval_core.pipeline.stages.select import maximal_marginal_relevance
 from retrieval_core.types import Scores
 from support.plugins import approx
 

@@ -25,8 +25,8 @@ from retrieval_core.errors import (
     as_embedding_error,
     checked_count,
 )
-from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import Ranked
+from retrieval_core.pipeline.stages.select import maximal_marginal_relevance
 from retrieval_core.ports import Embedder
 from retrieval_core.types import Scores
 from retrieval_core.types.documents import as_vectors

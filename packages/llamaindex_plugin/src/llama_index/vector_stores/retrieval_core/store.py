@@ -48,8 +48,8 @@ from retrieval_core.errors import (
 )
 from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline.lifecycle import Closing
-from retrieval_core.pipeline.stages.diversify import maximal_marginal_relevance
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
+from retrieval_core.pipeline.stages.select import maximal_marginal_relevance
 from retrieval_core.ports import Candidate, Change, Embedder, FetchRequest, SearchRequest, Store, StoreInfo, as_store
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Chunk
