@@ -13,7 +13,7 @@ from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ServiceConnectionError, StoreError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.pipeline.stages.unmatched import MOST_PATHS, find_unknown_fields
+from retrieval_core.pipeline.stages.judge import MOST_PATHS, find_unknown_fields
 from retrieval_core.ports import Change, FieldInfo, as_store
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool

@@ -41,8 +41,8 @@ from retrieval_core.evaluate.suite.running import Texts, judged
 from retrieval_core.evaluate.suite.targets import documents_lacking
 from retrieval_core.pipeline.lifecycle import Calls
 from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
+from retrieval_core.pipeline.stages.judge import find_unknown_fields
 from retrieval_core.pipeline.stages.search import fetch
-from retrieval_core.pipeline.stages.unmatched import find_unknown_fields
 from retrieval_core.ports import FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import Failed, Ok, value_of
 from retrieval_core.types import Degradation, Hit, Query, Scores

@@ -12,7 +12,7 @@ from retrieval_core.pipeline.results import Evaluate
 from retrieval_core.pipeline.several import Merge, SearchIndexes
 from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.format import Format
-from retrieval_core.pipeline.stages.judge import Judge
+from retrieval_core.pipeline.stages.judge import CheckFilter, Judge
 from retrieval_core.pipeline.stages.prune import Prune
 from retrieval_core.pipeline.stages.relevance import DropIrrelevant
 from retrieval_core.pipeline.stages.rerank import Rerank, TopK
@@ -21,7 +21,6 @@ from retrieval_core.pipeline.stages.search import Fuse, Search, Sources
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import SearchState, Stage
 from retrieval_core.pipeline.stages.transform import Transform
-from retrieval_core.pipeline.stages.unmatched import CheckFilter
 from retrieval_core.run.outcomes import Failed
 
 if TYPE_CHECKING:
