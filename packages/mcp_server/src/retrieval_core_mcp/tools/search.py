@@ -213,7 +213,7 @@ class SearchPage:
 
     @cached_property
     def _texts(self) -> Sequence[str]:
-        from retrieval_core.pipeline.stages.excerpts import shown_text  # noqa: PLC0415 - the handshake does not wait
+        from retrieval_core.pipeline.stages.format import shown_text  # noqa: PLC0415 - the handshake does not wait
 
         return [clean(shown_text(hit)) for hit in self.hits]
 

@@ -24,7 +24,7 @@ from retrieval_core.cli.messages import (
 )
 from retrieval_core.config.remembered import left_out, names_code
 from retrieval_core.index.settings import FILE_NAME, find_settings_file, remembered_settings
-from retrieval_core.pipeline.stages.excerpts import shown_text
+from retrieval_core.pipeline.stages.format import shown_text
 from retrieval_core.run.observe.observer import explain
 from retrieval_core.types import format_citation
 from retrieval_core.types.escapes import escape_name

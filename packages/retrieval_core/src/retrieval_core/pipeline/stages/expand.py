@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.stages.excerpts import quotes_of
+from retrieval_core.pipeline.stages.format import quotes_of
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest
 from retrieval_core.types import Chunk, Hit, Quote, Role, Scores, Span
 from retrieval_core.types.filters import lookup, matches, paths_of

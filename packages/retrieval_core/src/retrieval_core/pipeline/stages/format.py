@@ -6,10 +6,10 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.config.model import BLANK_LINE, DEFAULT_TEMPLATE, checked_delimiter, parse_template
-from retrieval_core.pipeline.stages.excerpts import shown_text
 from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.state import FormattedContext, Stage
-from retrieval_core.types import format_citation
+from retrieval_core.text.sentences import OMISSION
+from retrieval_core.types import Quote, Span, format_citation
 from retrieval_core.types.escapes import escape_text
 from retrieval_core.types.filters import chunk_fields, lookup
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     _Piece: TypeAlias = tuple[str, str | None, Callable[[Hit, int], str] | None]
     """Text that stands as it is, the name of the field after it, and how it is written where that is not looked up."""
+    from retrieval_core.types import Chunk, Hit
 
 ABSENT = "N/A"
 TEXT_OF_REVIEWS = "review_text"
@@ -163,3 +164,29 @@ _OWN_FIELDS: dict[str, Callable[[Hit, int], str]] = {
     "citation": lambda hit, _: format_citation(hit.chunk),
 }
 """What a template may name beside a chunk's fields; it wins over metadata of the same name."""
+
+
+def shown_text(hit: Hit) -> str:
+    """Return a hit's text as it is shown: all of it, or its excerpts with a mark between two."""
+    if not hit.excerpts:
+        return hit.chunk.text
+    return OMISSION.join(hit.chunk.text[part.start : part.end] for part in hit.excerpts)
+
+
+def quotes_of(chunk: Chunk, excerpts: tuple[Span, ...], span: Span | None) -> tuple[Quote, ...]:
+    """Return what is shown of a chunk as quotes, in order.
+
+    Args:
+        chunk: What is quoted.
+        excerpts: The parts of its text; all of it where there are none.
+        span: Where its text stands in the document; ``None`` where that is not known.
+    """
+    if not excerpts:
+        return (Quote(chunk.text, span),)
+    return tuple(
+        Quote(
+            chunk.text[part.start : part.end],
+            None if span is None else Span(span.start + part.start, span.start + part.end),
+        )
+        for part in excerpts
+    )
