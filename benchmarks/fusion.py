@@ -31,7 +31,7 @@ from retrieval_core.adapters.registry import build_embedder, build_store
 from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.evaluate import ScoredDocument, load_collection, measure
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
-from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
 
 if TYPE_CHECKING:

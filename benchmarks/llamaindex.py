@@ -36,7 +36,7 @@ from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.evaluate import ScoredDocument, load_collection, measure
-from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:

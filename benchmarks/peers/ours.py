@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.collection import TOP_K, metadata
 from retrieval_core import Chunk, load_config, open_index
-from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.ports import Embedder
 from retrieval_core.types.filters import Eq, Lt
 

@@ -17,7 +17,7 @@ from retrieval_core.adapters.transformers.hyde import HyDEGenerator
 from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.config import QueryConfig
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.ports import Message, QueryContext, Transformed
 from retrieval_core.testing.fakes_llm import FakeLLM
 from support.examples import times

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.config import QueryConfig
 from retrieval_core.errors import QueryValidationError
-from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.transform import normalize
 
 QUESTIONS = st.text().filter(lambda text: bool(text.strip()))
 

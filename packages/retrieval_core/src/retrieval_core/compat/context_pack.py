@@ -52,8 +52,8 @@ from retrieval_core.pipeline.context import NOTHING, make_context, pack_of
 from retrieval_core.pipeline.lifecycle import Calls, Closing
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import as_hits, expand, surroundings_in
-from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.rerank import RerankCache, rerank
+from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import raise_faults, value_of
 from retrieval_core.run.sync import SyncBridge

@@ -56,12 +56,11 @@ from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.judge import find_unknown_fields
-from retrieval_core.pipeline.stages.normalize import normalize
 from retrieval_core.pipeline.stages.relevance import keep_relevant
-from retrieval_core.pipeline.stages.rewrite import should_rewrite
 from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import FormattedContext, SearchState
+from retrieval_core.pipeline.stages.transform import normalize, should_rewrite
 from retrieval_core.ports.embedders import checked_vector
 from retrieval_core.run.caching import CacheEntry, LruCache
 from retrieval_core.run.clock import SystemClock

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 from retrieval_core.errors import SearchError
 from retrieval_core.pipeline.results import as_asked, make_result, with_failures
 from retrieval_core.pipeline.stage_list import deadlines_of
-from retrieval_core.pipeline.stages.rewrite import better_of, searching_again
 from retrieval_core.pipeline.stages.state import SearchState, Stage
-from retrieval_core.pipeline.stages.transform import Transform
+from retrieval_core.pipeline.stages.transform import Transform, better_of, searching_again
 from retrieval_core.run.outcomes import Failed, is_callers_fault, value_of
 from retrieval_core.run.sync import SingleFlight, to_a_loop
 

@@ -14,7 +14,7 @@ from retrieval_core.errors import (
     RetrievalError,
     SearchError,
 )
-from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.ports.embedders import checked_vector
 from retrieval_core.run.outcomes import Failed
 

@@ -14,7 +14,7 @@ from retrieval_core.pipeline.context import check_citations, list_documents, mak
 from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, checked_values, query_options
 from retrieval_core.pipeline.results import evaluated
-from retrieval_core.pipeline.stages.normalize import normalize
+from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.outcomes import raise_faults
 from retrieval_core.run.sync import events_of

@@ -16,11 +16,10 @@ from retrieval_core.pipeline.stages.judge import CheckFilter, Judge
 from retrieval_core.pipeline.stages.prune import Prune
 from retrieval_core.pipeline.stages.relevance import DropIrrelevant
 from retrieval_core.pipeline.stages.rerank import Rerank, TopK
-from retrieval_core.pipeline.stages.rewrite import Rewrite
 from retrieval_core.pipeline.stages.search import Fuse, Search, Sources
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import SearchState, Stage
-from retrieval_core.pipeline.stages.transform import Transform
+from retrieval_core.pipeline.stages.transform import Rewrite, Transform
 from retrieval_core.run.outcomes import Failed
 
 if TYPE_CHECKING:
