@@ -56,7 +56,7 @@ from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.judge import find_unknown_fields
-from retrieval_core.pipeline.stages.relevance import keep_relevant
+from retrieval_core.pipeline.stages.rerank import keep_relevant
 from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import FormattedContext, SearchState

@@ -14,8 +14,7 @@ from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.format import Format
 from retrieval_core.pipeline.stages.judge import CheckFilter, Judge
 from retrieval_core.pipeline.stages.prune import Prune
-from retrieval_core.pipeline.stages.relevance import DropIrrelevant
-from retrieval_core.pipeline.stages.rerank import Rerank, TopK
+from retrieval_core.pipeline.stages.rerank import DropIrrelevant, Rerank, TopK
 from retrieval_core.pipeline.stages.search import Fuse, Search, Sources
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import SearchState, Stage

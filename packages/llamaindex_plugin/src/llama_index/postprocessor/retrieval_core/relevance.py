@@ -22,7 +22,7 @@ from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoder
 from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT, LLMRelevanceFilter
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.stages.relevance import keep_relevant
+from retrieval_core.pipeline.stages.rerank import keep_relevant
 from retrieval_core.ports import LLM, RelevanceFilter, as_plugin
 
 
