@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.pipeline.stages.fingerprints import digest
-from retrieval_core.pipeline.stages.state import Plan
+from retrieval_core.pipeline.stages.state import Plan, digest
 from retrieval_core.testing.filter_strategies import filters
 from retrieval_core.types.filters import CONDITIONS, And, Eq, Filter, In, Not, Or
 from support.examples import times
@@ -148,7 +147,7 @@ def test_every_condition_counts(kind: type[Filter]) -> None:
 def test_the_key_is_the_same_everywhere() -> None:
     """Another process, with another seed of hashes, has the same key, which never changes by accident."""
     program = (
-        "from retrieval_core.pipeline.stages.fingerprints import digest\n"
+        "from retrieval_core.pipeline.stages.state import digest\n"
         "from retrieval_core.types.filters import *\n"
         f"print(digest(*{list(GIVEN.values())!r}))"
     )

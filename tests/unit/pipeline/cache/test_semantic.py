@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache import SemanticCache
-from retrieval_core.pipeline.stages.fingerprints import digest
+from retrieval_core.pipeline.stages.state import digest
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.filter_strategies import filters
 from retrieval_core.text.query import plain_question

@@ -52,14 +52,13 @@ from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.lifecycle import Calls, Closing, close_with
 from retrieval_core.pipeline.planning import make_plan
 from retrieval_core.pipeline.stages.embed import Questions
-from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.judge import find_unknown_fields
 from retrieval_core.pipeline.stages.rerank import keep_relevant
 from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import Select
-from retrieval_core.pipeline.stages.state import FormattedContext, SearchState
+from retrieval_core.pipeline.stages.state import FormattedContext, SearchState, digest
 from retrieval_core.pipeline.stages.transform import normalize, should_rewrite
 from retrieval_core.ports.embedders import checked_vector
 from retrieval_core.run.caching import CacheEntry, LruCache

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.errors import DeadlineExceededError, InvalidParameterError, ServiceError, checked_count
-from retrieval_core.pipeline.stages.fingerprints import digest
+from retrieval_core.pipeline.stages.state import digest
 from retrieval_core.ports import Versioned
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.text.query import plain_question

@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import IncompleteSearchError
-from retrieval_core.pipeline.stages.fingerprints import identify
-from retrieval_core.pipeline.stages.state import Stage
+from retrieval_core.pipeline.stages.state import Stage, identify
 from retrieval_core.ports import Evaluator, as_plugin
 from retrieval_core.run.outcomes import Ok, is_static, raise_faults
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult

@@ -15,9 +15,8 @@ from retrieval_core.pipeline.options import OF_EACH, checked_values, chosen
 from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, condition_of
 from retrieval_core.pipeline.results import why_empty, why_nothing
 from retrieval_core.pipeline.stages.embed import SharedVectors
-from retrieval_core.pipeline.stages.fingerprints import digest
 from retrieval_core.pipeline.stages.fuse import IndexResult, candidates_first, merge_indexes, weighted, without_copies
-from retrieval_core.pipeline.stages.state import Plan, SearchState, Stage
+from retrieval_core.pipeline.stages.state import Plan, SearchState, Stage, digest
 from retrieval_core.ports import BOTH_SIDES
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, raise_nothing_searched
 from retrieval_core.types import Degradation

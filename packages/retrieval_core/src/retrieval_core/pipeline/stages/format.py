@@ -6,8 +6,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.config.model import BLANK_LINE, DEFAULT_TEMPLATE, checked_delimiter, parse_template
-from retrieval_core.pipeline.stages.fingerprints import identify
-from retrieval_core.pipeline.stages.state import FormattedContext, Stage
+from retrieval_core.pipeline.stages.state import FormattedContext, Stage, identify
 from retrieval_core.text.sentences import OMISSION
 from retrieval_core.types import Quote, Span, format_citation
 from retrieval_core.types.escapes import escape_text

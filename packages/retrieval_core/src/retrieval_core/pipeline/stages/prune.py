@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from retrieval_core.pipeline.stages.fingerprints import identify
-from retrieval_core.pipeline.stages.state import Stage
+from retrieval_core.pipeline.stages.state import Stage, identify
 from retrieval_core.ports import Pruner, as_plugin
 from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement
 from retrieval_core.text.sentences import sentences_of

@@ -9,9 +9,8 @@ from hashlib import sha256
 from math import fsum, sqrt
 from typing import TYPE_CHECKING
 
-from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.fuse import weighted
-from retrieval_core.pipeline.stages.state import Stage
+from retrieval_core.pipeline.stages.state import Stage, identify
 from retrieval_core.ports import RelevanceFilter, Reranker, RerankScores, as_plugin
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError, as_embedding_error
-from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge
-from retrieval_core.pipeline.stages.state import Candidates, Expansion, SearchResults, Stage
+from retrieval_core.pipeline.stages.state import Candidates, Expansion, SearchResults, Stage, identify
 from retrieval_core.ports import Fetched, FetchRequest, Retriever, SearchRequest, as_plugin
 from retrieval_core.ports.retrievers import are_candidates
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, is_damage, raise_nothing_searched

@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import QueryValidationError
-from retrieval_core.pipeline.stages.fingerprints import identify
 from retrieval_core.pipeline.stages.format import context_of
-from retrieval_core.pipeline.stages.state import Stage
+from retrieval_core.pipeline.stages.state import Stage, identify
 from retrieval_core.ports import BOTH_SIDES, QueryContext, QueryTransformer, Rewriter, Variant, as_plugin
 from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.outcomes import Failed
