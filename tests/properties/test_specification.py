@@ -155,7 +155,7 @@ judged = st.tuples(st.dictionaries(st.text(max_size=5), json_values, max_size=3)
 def test_compression_preserves_metadata(passages: list[tuple[dict[str, Any], bool, float]], batch_size: int) -> None:
     """What passes the relevance filter is what went in, metadata included, in its order, and never more.
 
-    Fails with ``_judged`` in ``stages/relevance.py`` changed to give the hit ``replace(hit.chunk, metadata={})``, and
+    Fails with ``_judged`` in ``stages/rerank.py`` changed to give the hit ``replace(hit.chunk, metadata={})``, and
     with ``if judgement.relevant`` taken out.
     """
     chunks = [Chunk(f"c{n}", "d", "text", n, metadata=entry[0]) for n, entry in enumerate(passages)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
+from retrieval_core.pipeline.answer import AnswerEvidence, Question, Search
 from retrieval_core.pipeline.context import check_citations, list_documents, make_context, with_budget
 from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, checked_values, query_options
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from retrieval_core.config import AnswerConfig
+    from retrieval_core.pipeline.answer import AnswerOutcome
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
-    from retrieval_core.pipeline.answer.values import AnswerOutcome
     from retrieval_core.pipeline.engine import Engine
     from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.planning import Filters

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.config import AnswerConfig
 from retrieval_core.errors import InvalidParameterError, SearchError
+from retrieval_core.pipeline.answer import AnswerOutcome
 from retrieval_core.pipeline.answer.attribution import AttributionIndex, confidence_in, plain, with_support
 from retrieval_core.pipeline.answer.extract import extract
-from retrieval_core.pipeline.answer.values import AnswerOutcome
 from retrieval_core.pipeline.answer.verifying import Checked, verify
 from retrieval_core.pipeline.answer.writing import (
     UNAVAILABLE,
@@ -45,7 +45,7 @@ from retrieval_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from retrieval_core.pipeline.answer.values import AnswerEvidence, Question, Search
+    from retrieval_core.pipeline.answer import AnswerEvidence, Question, Search
     from retrieval_core.ports import LLM
     from retrieval_core.run.runner import Run
     from retrieval_core.types import (
