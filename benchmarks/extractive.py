@@ -31,8 +31,7 @@ from retrieval_core import load_config, open_index
 from retrieval_core.adapters.registry import build_embedder
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.evaluate import load_collection
-from retrieval_core.pipeline.answer.candidates import MOST
-from retrieval_core.pipeline.answer.extract import extract
+from retrieval_core.pipeline.answer.extract import MOST, extract
 from retrieval_core.ports import Reranker, RerankScores
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool

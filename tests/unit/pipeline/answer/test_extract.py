@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError
-from retrieval_core.pipeline.answer.candidates import MOST, candidates
 from retrieval_core.pipeline.answer.extract import (
     LONGEST_ANSWER,
     LONGEST_SECTION,
+    MOST,
     ExtractedAnswer,
+    candidates,
     choose,
     compose,
     extract,

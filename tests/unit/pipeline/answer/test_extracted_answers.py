@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from retrieval_core.pipeline.answer.candidates import candidates
-from retrieval_core.pipeline.answer.extract import choose, compose
+from retrieval_core.pipeline.answer.extract import candidates, choose, compose
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Span, content_hash
 from retrieval_core.types.escapes import unescape_text
