@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from retrieval_core.pipeline.answer.verifying import verify
+from retrieval_core.pipeline.answer.answer_writer import verify
 from retrieval_core.ports import Verified
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
