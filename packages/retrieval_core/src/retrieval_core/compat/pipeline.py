@@ -50,7 +50,7 @@ from retrieval_core.errors import (
 from retrieval_core.errors import ServiceConnectionError as ConnectionError  # noqa: A004 - the specification's name
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.lifecycle import Calls, Closing, close_with
-from retrieval_core.pipeline.planning import make_plan
+from retrieval_core.pipeline.options import make_plan
 from retrieval_core.pipeline.stages.embed import Questions
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.fuse import fuse

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline import RetrievalPipeline
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
-    from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.options import Filters
     from retrieval_core.pipeline.stages.state import Stage
     from retrieval_core.ports import (
         Evaluator,

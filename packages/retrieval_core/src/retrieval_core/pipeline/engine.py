@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from retrieval_core.pipeline.cache import CacheKey, KeptResults
-    from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.options import Filters, QueryOptions
     from retrieval_core.pipeline.stage_list import Stages
     from retrieval_core.pipeline.stages.search import Sources
     from retrieval_core.pipeline.stages.state import Plan

@@ -8,7 +8,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache import KeptResults
 from retrieval_core.pipeline.engine import Engine
 from retrieval_core.pipeline.lifecycle import by_name, questions_with, reranker_chain
-from retrieval_core.pipeline.planning import Planner
+from retrieval_core.pipeline.options import Planner
 from retrieval_core.pipeline.query_engine import QueryEngine
 from retrieval_core.pipeline.several import SearchedIndex
 from retrieval_core.pipeline.stage_list import Components, list_stages

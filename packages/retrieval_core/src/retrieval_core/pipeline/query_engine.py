@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.engine import Engine
     from retrieval_core.pipeline.many import QueryOutcome
-    from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.options import Filters
     from retrieval_core.pipeline.several import Retrieval
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.state import Plan

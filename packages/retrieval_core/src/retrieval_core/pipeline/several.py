@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import FilterError, InvalidParameterError, QueryValidationError, SearchError
-from retrieval_core.pipeline.options import OF_EACH, checked_values, chosen
-from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number, condition_of
+from retrieval_core.pipeline.options import MAX_TOP_K, OF_EACH, checked_number, checked_values, chosen, condition_of
 from retrieval_core.pipeline.results import why_empty, why_nothing
 from retrieval_core.pipeline.stages.embed import SharedVectors
 from retrieval_core.pipeline.stages.fuse import IndexResult, candidates_first, merge_indexes, weighted, without_copies
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.pipeline.planning import Filters
+    from retrieval_core.pipeline.options import Filters, QueryOptions
     from retrieval_core.ports import Embedder, Message, Side, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Query, Relevance, RetrievalResult

@@ -11,7 +11,7 @@ from llama_index.core.retrievers import BaseRetriever
 
 from llama_index.retrievers.retrieval_core.convert import ScoreKind
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
-from retrieval_core.pipeline.planning import MAX_TOP_K, checked_number
+from retrieval_core.pipeline.options import MAX_TOP_K, checked_number
 from retrieval_core.types import SearchMode
 
 if TYPE_CHECKING:
