@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.answer import AnswerOutcome
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.engine import Engine
-    from retrieval_core.pipeline.many import QueryOutcome
     from retrieval_core.pipeline.options import Filters
+    from retrieval_core.pipeline.results import QueryOutcome
     from retrieval_core.pipeline.several import Retrieval
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.state import Plan
@@ -256,7 +256,7 @@ class QueryEngine(Display, Lifecycle):
                     if outcome.result is not None:
                         print(outcome.query, outcome.result.hits[0].chunk.source)
         """
-        from retrieval_core.pipeline.many import answer_many  # noqa: PLC0415 - most programs ask one at a time
+        from retrieval_core.pipeline.results import answer_many  # noqa: PLC0415 - most programs ask one at a time
 
         given = query_options(options)
         plan = self._retrieval.plan(filters, given)
