@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError
-from retrieval_core.pipeline.stages.format import format_context, shown_text
-from retrieval_core.pipeline.stages.prune import Pruned, excerpts_of, prune
+from retrieval_core.pipeline.stages.format import Pruned, excerpts_of, format_context, prune, shown_text
 from retrieval_core.ports import Kept, Pruner, as_plugin
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool

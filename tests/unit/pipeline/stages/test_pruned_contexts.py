@@ -14,8 +14,7 @@ from retrieval_core.config import ContextConfig
 from retrieval_core.pipeline.context import check_citation, request_to_check
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
-from retrieval_core.pipeline.stages.format import format_context
-from retrieval_core.pipeline.stages.prune import excerpts_of
+from retrieval_core.pipeline.stages.format import excerpts_of, format_context
 from retrieval_core.ports import Change
 from retrieval_core.text.sentences import sentences_of
 from retrieval_core.types import Chunk, Document, Hit, Scores, Section, Span, content_hash

@@ -10,9 +10,8 @@ from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.pipeline.lifecycle import kept_reranks
 from retrieval_core.pipeline.results import Evaluate
 from retrieval_core.pipeline.several import Merge, SearchIndexes
-from retrieval_core.pipeline.stages.format import Format
+from retrieval_core.pipeline.stages.format import Format, Prune
 from retrieval_core.pipeline.stages.judge import CheckFilter, Judge
-from retrieval_core.pipeline.stages.prune import Prune
 from retrieval_core.pipeline.stages.rerank import DropIrrelevant, Rerank, TopK
 from retrieval_core.pipeline.stages.search import Fuse, Search, Sources
 from retrieval_core.pipeline.stages.select import Select

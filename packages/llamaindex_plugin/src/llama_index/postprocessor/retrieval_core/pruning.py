@@ -18,8 +18,7 @@ from llama_index.postprocessor.retrieval_core._base import (
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
-from retrieval_core.pipeline.stages.format import shown_text
-from retrieval_core.pipeline.stages.prune import prune
+from retrieval_core.pipeline.stages.format import prune, shown_text
 from retrieval_core.ports import Pruner, as_plugin
 from retrieval_core.types import Hit
 
