@@ -1,4 +1,4 @@
-"""Options of a query, which override the configuration, and the plan that both make: what one query asks of the stages."""
+"""Options of a query, which override the configuration, and the plan that is made of both."""
 
 from __future__ import annotations
 

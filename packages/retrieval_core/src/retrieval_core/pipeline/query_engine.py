@@ -13,7 +13,7 @@ from retrieval_core.pipeline.answer import AnswerEvidence, Question, Search
 from retrieval_core.pipeline.context import check_citations, list_documents, make_context, with_budget
 from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, checked_values, query_options
-from retrieval_core.pipeline.results import evaluated
+from retrieval_core.pipeline.results import answer_many, evaluated
 from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.outcomes import raise_faults
@@ -256,8 +256,6 @@ class QueryEngine(Display, Lifecycle):
                     if outcome.result is not None:
                         print(outcome.query, outcome.result.hits[0].chunk.source)
         """
-        from retrieval_core.pipeline.results import answer_many  # noqa: PLC0415 - most programs ask one at a time
-
         given = query_options(options)
         plan = self._retrieval.plan(filters, given)
         await self._load(self._parts_for(given))
