@@ -117,7 +117,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     ),
     "support/suites.py": dict.fromkeys(
         (
-            "retrieval_core.evaluate.suite.reports.to_json",
+            "retrieval_core.evaluate.suite.results.to_json",
             *(f"retrieval_core.evaluate.suite.results.{name}" for name in ("PerformanceMetrics", "Problem", "Subject")),
             "retrieval_core.evaluate.suite.targets.SuiteQuestion",
         ),

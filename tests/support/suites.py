@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core import open_index
 from retrieval_core.config import load_config
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, IndexTarget, Suite, SuiteResult, run_suite
-from retrieval_core.evaluate.suite.reports import to_json
-from retrieval_core.evaluate.suite.results import PerformanceMetrics, Problem, Subject
+from retrieval_core.evaluate.suite.results import PerformanceMetrics, Problem, Subject, to_json
 from retrieval_core.evaluate.suite.targets import SuiteQuestion
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk

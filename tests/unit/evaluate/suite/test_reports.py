@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, Criterion, RetrievedPoint
-from retrieval_core.evaluate.suite.reports import read_report, to_html, to_json
-from retrieval_core.evaluate.suite.results import Problem, without_times
+from retrieval_core.evaluate.suite.results import Problem, read_report, to_html, to_json, without_times
 from support.suites import made_up, run, small_index
 
 if TYPE_CHECKING:
@@ -185,8 +184,8 @@ def test_reports_are_the_same_in_other_processes(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from retrieval_core.evaluate.suite.reports import to_html
-from retrieval_core.evaluate.suite.reports import to_json
+from retrieval_core.evaluate.suite.results import to_html
+from retrieval_core.evaluate.suite.results import to_json
 from retrieval_core.evaluate.suite.results import without_times
 from support.suites import run, small_index
 

@@ -36,8 +36,7 @@ async def read_suite_report(file: Path | None, served: ServedIndex) -> dict[str,
 
 
 def _read(file: Path, served: ServedIndex) -> dict[str, Any]:
-    from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415 - for who asks for a report
-    from retrieval_core.evaluate.suite.results import CaseStatus  # noqa: PLC0415 - likewise
+    from retrieval_core.evaluate.suite.results import CaseStatus, read_report  # noqa: PLC0415 - for who asks for a report
 
     try:
         report = read_report(file)

@@ -86,8 +86,7 @@ def run_command(
     from retrieval_core.cli.render_suite import print_comparison, print_suite  # noqa: PLC0415 - help needs none of this
     from retrieval_core.errors import InvalidParameterError  # noqa: PLC0415
     from retrieval_core.evaluate.suite.cases import read_suite  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.results import compare  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.results import compare, read_report  # noqa: PLC0415 - help needs none of this
 
     _check_reports(reports)
     suite = _in_mode(_tagged(read_suite(file), tags), given.mode)
@@ -126,8 +125,7 @@ def compare_command(*, before: Path, after: Path, measure: str, given: Given) ->
     from dataclasses import asdict  # noqa: PLC0415 - help needs none of this
 
     from retrieval_core.cli.render_suite import print_comparison  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.reports import read_report  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.results import compare  # noqa: PLC0415
+    from retrieval_core.evaluate.suite.results import compare, read_report  # noqa: PLC0415 - help needs none of this
 
     compared = compare(read_report(before), read_report(after), measure=measure)
     if given.as_json:
@@ -234,7 +232,7 @@ def _check_reports(reports: tuple[Path, ...]) -> None:
 
 
 def _report(result: SuiteResult, before: SuiteResult | None, suffix: str) -> str:
-    from retrieval_core.evaluate.suite.reports import to_html, to_json  # noqa: PLC0415 - help needs no report
+    from retrieval_core.evaluate.suite.results import to_html, to_json  # noqa: PLC0415 - help needs no report
 
     if suffix == ".html":
         return to_html(result, before)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
-from retrieval_core.types.display import Display
+from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

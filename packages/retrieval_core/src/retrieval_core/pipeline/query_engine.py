@@ -20,7 +20,7 @@ from retrieval_core.run.outcomes import raise_faults
 from retrieval_core.run.sync import events_of
 from retrieval_core.run.twins import sync_twin, with_options
 from retrieval_core.types import RetrievalResult
-from retrieval_core.types.display import Display
+from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence

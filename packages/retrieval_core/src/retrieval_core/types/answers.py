@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from retrieval_core.types.display import Display
 from retrieval_core.types.documents import format_citation
+from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,8 +12,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, cast
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.types.display import Display
-from retrieval_core.types.escapes import escape_name, valid_unicode
+from retrieval_core.types.escapes import Display, escape_name, valid_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

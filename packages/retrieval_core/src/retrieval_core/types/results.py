@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from retrieval_core.types.display import Display
 from retrieval_core.types.documents import (
     Chunk,
     FrozenDict,
@@ -14,6 +13,7 @@ from retrieval_core.types.documents import (
     format_citation,
     freeze,
 )
+from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -15,11 +15,12 @@ from retrieval_core.ingest.readers.base import (
     RefusedError,
     author_metadata,
     clean,
+    decode_markup,
     one_line,
+    read_text,
     unreadable,
     vendor,
 )
-from retrieval_core.ingest.readers.encoding import decode_markup, read_text
 from retrieval_core.text.markdown import first_heading
 
 if TYPE_CHECKING:

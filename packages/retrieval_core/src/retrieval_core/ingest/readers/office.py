@@ -23,11 +23,11 @@ from retrieval_core.ingest.readers.base import (
     RefusedError,
     author_metadata,
     clean,
+    decode_markup,
     one_line,
     unreadable,
     vendor,
 )
-from retrieval_core.ingest.readers.encoding import decode_markup
 from retrieval_core.ingest.readers.markup import to_markdown
 from retrieval_core.text.markdown import first_heading
 from retrieval_core.types import Span

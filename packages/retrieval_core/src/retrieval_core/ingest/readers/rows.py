@@ -13,8 +13,14 @@ from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from retrieval_core.ingest.readers.base import MOST_NESTING, ParsedDocument, RefusedError, clean, unreadable
-from retrieval_core.ingest.readers.encoding import detect_encoding
+from retrieval_core.ingest.readers.base import (
+    MOST_NESTING,
+    ParsedDocument,
+    RefusedError,
+    clean,
+    detect_encoding,
+    unreadable,
+)
 from retrieval_core.ingest.report import ColumnNote, FileNote
 
 if TYPE_CHECKING:
