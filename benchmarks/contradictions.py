@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from retrieval_core.text.contradictions import find_contradiction
+from retrieval_core.text.matching import find_contradiction
 
 CONTRADICTED = frozenset({"negated", "figure"})
 

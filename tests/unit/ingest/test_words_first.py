@@ -11,8 +11,8 @@ import pytest
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import ChunkingConfig
 from retrieval_core.errors import EmbeddingError, IndexFormatError, NotYetEmbeddedError
-from retrieval_core.ingest.batches import CHUNKS_PER_WRITE, equal_together
 from retrieval_core.ingest.ingester import Ingester
+from retrieval_core.ingest.report import CHUNKS_PER_WRITE, equal_together
 from retrieval_core.ports import FetchRequest, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 

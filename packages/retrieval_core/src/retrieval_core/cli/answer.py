@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import exit_code, print_json_line, question_options
-from retrieval_core.cli.messages import warn
+from retrieval_core.cli.common import exit_code, print_json_line, question_options, warn
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import RetrievalError
 

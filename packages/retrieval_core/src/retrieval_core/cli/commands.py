@@ -16,10 +16,13 @@ from retrieval_core.cli.answer import answer_command
 from retrieval_core.cli.common import (
     common_options,
     index_options,
+    print_error,
     print_json,
     print_json_line,
     progress_bar,
     question_options,
+    show_renamed_settings,
+    warn,
 )
 from retrieval_core.cli.contents import (
     graph_command,
@@ -29,7 +32,6 @@ from retrieval_core.cli.contents import (
     stats_command,
     verify_command,
 )
-from retrieval_core.cli.messages import print_error, show_renamed_settings, warn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
 from retrieval_core.cli.suite import suite_group
 from retrieval_core.errors import RetrievalError

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import index_options, print_json
-from retrieval_core.cli.messages import count
+from retrieval_core.cli.common import count, index_options, print_json
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import InvalidParameterError
 

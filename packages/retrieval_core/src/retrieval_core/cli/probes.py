@@ -35,7 +35,7 @@ from retrieval_core.adapters.registry import (
     model_source,
 )
 from retrieval_core.adapters.stores.foreign import PRESETS, FieldMapping
-from retrieval_core.cli.messages import count
+from retrieval_core.cli.common import count
 from retrieval_core.config import RetrievalConfig, missing_settings, without_credentials, without_secrets
 from retrieval_core.config.base import names_a_secret
 from retrieval_core.config.kinds import (

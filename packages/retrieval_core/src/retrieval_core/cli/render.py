@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from retrieval_core.cli.messages import (
+from retrieval_core.cli.common import (
     count,
     count_verified,
     format_footer,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from retrieval_core.cli.messages import (
+from retrieval_core.cli.common import (
     count_verified,
     format_footer,
     format_seconds,

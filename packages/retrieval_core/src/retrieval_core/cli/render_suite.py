@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from retrieval_core.cli.messages import count, harmless, warn
+from retrieval_core.cli.common import count, harmless, warn
 from retrieval_core.cli.render import console_of
 from retrieval_core.evaluate.suite import CaseStatus
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import MODE_NAMES, MODES, common_options, index_options, print_json, progress_bar
-from retrieval_core.cli.messages import warn
+from retrieval_core.cli.common import MODE_NAMES, MODES, common_options, index_options, print_json, progress_bar, warn
 from retrieval_core.cli.process import WRONG_USE
 
 if TYPE_CHECKING:

@@ -21,23 +21,24 @@ from retrieval_core.errors import (
     StoreError,
     UnreadableFileError,
 )
-from retrieval_core.ingest.batches import (
+from retrieval_core.ingest.comparison import restore_chunk
+from retrieval_core.ingest.files import Discovery, FileNames, FoundFile, discover, hash_file
+from retrieval_core.ingest.readers import supported_suffixes
+from retrieval_core.ingest.readers.base import ParsedDocument
+from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
+from retrieval_core.ingest.report import (
     CHUNKS_PER_WRITE,
     Batch,
     ChunkVectors,
+    FailedFile,
     Finished,
+    IndexReport,
     Prepared,
     Tally,
     batches,
     chunks_in,
     equal_together,
 )
-from retrieval_core.ingest.comparison import restore_chunk
-from retrieval_core.ingest.files import Discovery, FileNames, FoundFile, discover, hash_file
-from retrieval_core.ingest.readers import supported_suffixes
-from retrieval_core.ingest.readers.base import ParsedDocument
-from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
-from retrieval_core.ingest.report import FailedFile, IndexReport
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import (
     Change,

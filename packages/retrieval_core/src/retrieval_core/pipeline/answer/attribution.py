@@ -13,7 +13,6 @@ from math import log
 from typing import TYPE_CHECKING
 
 from retrieval_core.text.analysis import Analyzer
-from retrieval_core.text.contradictions import find_contradiction
 from retrieval_core.text.figures import Writing, figures_in
 from retrieval_core.text.markers import Marker, markers_of, noted, plain, says_something
 from retrieval_core.text.matching import (
@@ -23,6 +22,7 @@ from retrieval_core.text.matching import (
     ClaimMatch,
     SearchedPassage,
     content_words,
+    find_contradiction,
     has_figures,
     has_words,
     holds,
