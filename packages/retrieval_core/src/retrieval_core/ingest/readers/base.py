@@ -1,4 +1,4 @@
-"""What readers share: options, errors, parsed documents, and texts in any encoding.
+"""Options, errors, parsed documents and texts in any encoding, which all readers share.
 
 Unicode is known by its byte order mark or as valid UTF-8. A detector scores the encodings that office programs wrote
 before UTF-8. It is never asked about DOS and Mac encodings: their scores for texts in Windows-1252 are as high as for
