@@ -19,6 +19,7 @@ from retrieval_core.errors import IncompleteSearchError, RetrievalError
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, as_store
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit.base import chunk, document
+from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Section, Span
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 DIMENSION = 3
 WORDS = ("moon", "moons", "roll", "back", "rollback", "user_id", "the", "日本", "sun")
+ANALYZER = Analyzer()
+TERMS = frozenset(term for word in WORDS for term in ANALYZER.terms(word))
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 NAMES = st.sampled_from([f"c{number}" for number in range(8)])
 DOCUMENTS = st.sampled_from(["d0", "d1", "d2"])
@@ -170,6 +173,10 @@ def test_it_agrees_with_the_store(
             for request in searches:
                 expected = await store.count_terms(WORDS, request.filter)
                 assert held.count_terms(WORDS, request.filter) == expected
+            for text in WORDS:
+                kept = [item.chunk for item in held.search(SearchRequest(9, text=text)) if item.chunk is not None]
+                found = held.find_terms(TERMS, kept, ANALYZER.id)
+                assert found == [TERMS.intersection(ANALYZER.terms(item.indexed_text)) for item in kept]
         await store.aclose()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -196,6 +203,24 @@ def test_each_candidate_brings_its_chunk(tmp_path: Path) -> None:
         assert held is not None
         for request in (SearchRequest(9, vector=np.ones(3, np.float32)), SearchRequest(9, text="moon")):
             assert [item.chunk for item in held.search(request)] == [chunk("a", "moon a"), chunk("b", "moon b")]
+        await store.aclose()
+
+    asyncio.run(test())
+
+
+def test_terms_are_only_found_in_chunks_of_the_index(tmp_path: Path) -> None:
+    """Those of another analyzer, and a chunk with another text, are left to whoever asks."""
+
+    async def test() -> None:
+        store = opened(tmp_path)
+        await filled(store, "a", "b")
+        held = await held_by(store)
+        assert held is not None
+        own = [item.chunk for item in held.search(SearchRequest(9, text="moon")) if item.chunk is not None]
+        assert held.find_terms(["moon", "b", "sun"], own, ANALYZER.id) == [{"moon"}, {"moon", "b"}]
+        assert held.find_terms(["moon"], own, "another") is None
+        assert held.find_terms(["moon"], [chunk("a", "sun")], ANALYZER.id) is None
+        assert held.find_terms(["moon"], [chunk("c", "moon")], ANALYZER.id) is None
         await store.aclose()
 
     asyncio.run(test())

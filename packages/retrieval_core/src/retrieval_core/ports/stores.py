@@ -118,6 +118,19 @@ class HeldIndex(Protocol):
         """Return how many chunks pass a filter, and how many of these contain each term."""
         ...
 
+    def find_terms(
+        self, terms: Iterable[str], chunks: Sequence[Chunk], analyzer_id: str
+    ) -> Sequence[frozenset[str]] | None:
+        """Return which of some terms each chunk contains.
+
+        Args:
+            analyzer_id: Names the analyzer that made the terms.
+
+        Returns:
+            ``None`` if the terms of the index come from another analyzer, or a chunk is not exactly one of the index.
+        """
+        ...
+
 
 class Store(ABC):
     """Keeps chunks, their vectors and their words.

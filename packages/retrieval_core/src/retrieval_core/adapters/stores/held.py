@@ -216,10 +216,10 @@ class HeldIndex:
         ends = np.cumsum(postings.counts).tolist()
         self._slices = dict(zip(postings.terms, map(slice, [0, *ends], ends), strict=True))
         self._rows = postings.positions.astype(np.int32, copy=False)
-        self._frequencies = postings.frequencies.astype(np.min_scalar_type(int(postings.frequencies.max(initial=0))))
-        lengths = np.bincount(self._rows, self._frequencies, minlength=len(chunks))
-        self._norms = length_norms(lengths, float(lengths.mean()) if len(chunks) else 0.0)
-        arrays = (self._rows, self._frequencies, self._norms, self._ranks)
+        lengths = np.bincount(self._rows, postings.frequencies, minlength=len(chunks))
+        norms = length_norms(lengths, float(lengths.mean()) if len(chunks) else 0.0)
+        self._weights = saturated(postings.frequencies, norms[self._rows])
+        arrays = (self._rows, self._weights, self._ranks)
         vectors = matrix.nbytes if matrix.flags.owndata else 0
         self.loaded_bytes = vectors + records.count_bytes() + sum(array.nbytes for array in arrays)
         self._columns: dict[str, tuple[Column, NDArray[np.int32]]] = {}
@@ -266,16 +266,31 @@ class HeldIndex:
         having = {term: int(np.count_nonzero(passing[self._rows[self._slices.get(term, slice(0))]])) for term in terms}
         return TermCounts(int(np.count_nonzero(passing)), having)
 
+    def find_terms(
+        self, terms: Iterable[str], chunks: Sequence[Chunk], analyzer_id: str
+    ) -> Sequence[frozenset[str]] | None:
+        """Return which of some terms each chunk contains; ``None`` if the postings can't tell."""
+        rows = [self._records.row_of.get(chunk.id, -1) for chunk in chunks]
+        is_same = all(row >= 0 and self._chunks[row] is chunk for row, chunk in zip(rows, chunks, strict=True))
+        if not is_same or self._manifest.analyzer != analyzer_id:
+            return None
+        found: list[set[str]] = [set() for _ in rows]
+        for term in terms:
+            having = self._rows[self._slices.get(term, slice(0))]
+            places = np.searchsorted(having, rows)
+            for place, row, each in zip(places.tolist(), rows, found, strict=True):
+                if place < len(having) and having[place] == row:
+                    each.add(term)
+        return list(map(frozenset, found))
+
     def _search_terms(self, request: SearchRequest, allowed: Mask | None) -> tuple[Candidate, ...]:
         terms = query_terms(self._analyzer, request.text or "", self._count)
         rows: list[_Rows] = []
         weights: list[NDArray[np.float64]] = []
         for term, repeats in Counter(terms).items():
             if (found := self._slices.get(term)) is not None:
-                having = self._rows[found]
-                rows.append(having)
-                weight = repeats * self._weigh(len(self._chunks), len(having))
-                weights.append(weight * saturated(self._frequencies[found], self._norms[having]))
+                rows.append(self._rows[found])
+                weights.append(repeats * self._weigh(len(self._chunks), self._count(term)) * self._weights[found])
         if not rows:
             return ()
         sums: NDArray[Any] = np.bincount(np.concatenate(rows), np.concatenate(weights), len(self._chunks))

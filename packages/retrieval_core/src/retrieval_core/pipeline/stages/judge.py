@@ -240,11 +240,12 @@ async def judge(
     counts = await _counts(run, store, held, sorted(terms), condition) if terms else None
     read = hits[:DEPTH]
     texts = [hit.chunk.indexed_text for hit in read]
-    if sum(map(len, texts)) > MOST_ON_LOOP:
+    in_each = None if held is None else held.find_terms(terms, [hit.chunk for hit in read], analyzer.id)
+    if in_each is None and sum(map(len, texts)) > MOST_ON_LOOP:
         await to_a_loop()
-        in_each = await asyncio.to_thread(_held, texts, terms, analyzer)
-    else:
-        in_each = _held(texts, terms, analyzer)
+        in_each = await asyncio.to_thread(_find_terms, texts, terms, analyzer)
+    elif in_each is None:
+        in_each = _find_terms(texts, terms, analyzer)
     cosine, margin = _cosines(found, hits) if embedder_id == CALIBRATED_EMBEDDER else (None, 0.0)
     signals = Signals(
         _kind_of(found, hits),
@@ -359,7 +360,7 @@ async def _unknown(
     return tuple(each for each, is_so in zip(identifiers, are_unknown, strict=True) if is_so)
 
 
-def _held(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) -> list[frozenset[str]]:
+def _find_terms(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) -> list[frozenset[str]]:
     return [terms.intersection(analyzer.terms(text)) for text in texts]
 
 
