@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.foreign import FieldMapping
-from retrieval_core.adapters.stores.paths import flat
-from retrieval_core.adapters.stores.pinecone.filters import MOST_VALUES, storable, translate
+from retrieval_core.adapters.stores.pinecone.records import MOST_VALUES, storable, translate
+from retrieval_core.adapters.stores.services import flat
 from retrieval_core.errors import UnsupportedFilterError
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS

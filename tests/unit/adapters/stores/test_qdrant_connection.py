@@ -12,7 +12,7 @@ pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not install
 
 
 from retrieval_core.adapters.stores.qdrant import QdrantStore
-from retrieval_core.adapters.stores.qdrant import connection as connection_module
+from retrieval_core.adapters.stores.qdrant import collection as connection_module
 from retrieval_core.errors import (
     ServiceTimeoutError,
 )

@@ -18,8 +18,15 @@ pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed
 from qdrant_client import models
 
 from retrieval_core.adapters.stores.foreign import FieldMapping
-from retrieval_core.adapters.stores.qdrant import foreign
-from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, as_filter, digest, translate
+from retrieval_core.adapters.stores.qdrant.filters import (
+    HAS,
+    IS,
+    NUMBERS,
+    as_filter,
+    digest,
+    translate,
+    translate_foreign,
+)
 from retrieval_core.adapters.stores.qdrant.points import chunk_points
 from retrieval_core.adapters.stores.query_terms import MEAN_LENGTH, question_weights
 from retrieval_core.ports import Change
@@ -182,7 +189,7 @@ def test_filters_of_other_collections_lose_nothing(shards: Callable[..., Any]) -
                     for number, payload in payloads.items()
                     if matches(condition, mapping.visible(str(number), payload))
                 }
-                assert ids_of(shard, foreign.translate(condition, mapping).expression) >= expected
+                assert ids_of(shard, translate_foreign(condition, mapping).expression) >= expected
         finally:
             shard.update(edge.UpdateOperation.delete_points(list(payloads)))
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from retrieval_core.errors import checked_count
 from retrieval_core.ports import LIST_TYPES, FieldInfo
 
 if TYPE_CHECKING:
@@ -66,15 +64,6 @@ class FieldCounter:
                 for name in types:
                     self._types[path][name] += passages
         self._shapes.clear()
-
-
-def first_fields(catalogue: Mapping[str, FieldInfo], limit: int) -> dict[str, FieldInfo]:
-    """Return the first fields of a catalogue.
-
-    Raises:
-        InvalidParameterError: The limit is less than 1.
-    """
-    return dict(islice(catalogue.items(), checked_count(limit, "the limit of a catalogue of fields")))
 
 
 def _shape(fields: Mapping[str, object]) -> _Shape:

@@ -16,13 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from retrieval_core.adapters.stores.best_matches import MOST_RESULTS, find_best
 from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.adapters.stores.foreign import positions_as_text
-from retrieval_core.adapters.stores.paths import exact_float, is_text
-from retrieval_core.adapters.stores.pinecone.filters import DOCUMENT, POSITION, RECORD, both, can_be_name, either
-from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS, PineconeRecord, batches, check_size, chunk_of
-from retrieval_core.adapters.stores.together import together
+from retrieval_core.adapters.stores.pinecone.records import (
+    DOCUMENT,
+    MOST_RECORDS,
+    POSITION,
+    RECORD,
+    PineconeRecord,
+    batches,
+    both,
+    can_be_name,
+    check_size,
+    chunk_of,
+    either,
+)
+from retrieval_core.adapters.stores.services import MOST_RESULTS, exact_float, find_best, is_text, together
 from retrieval_core.errors import DimensionMismatchError, IndexFormatError, ServiceError
 from retrieval_core.ports import Candidate, SourceState
 from retrieval_core.types.filters import chunk_fields, matches
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.stores.foreign import FieldMapping
     from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
-    from retrieval_core.adapters.stores.pinecone.filters import Expression
+    from retrieval_core.adapters.stores.pinecone.records import Expression
     from retrieval_core.ports import Change, ChunkRange, SearchRequest
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter

@@ -1,7 +1,23 @@
-"""Conversions between chunks and Pinecone's records, with their words as sparse vectors.
+"""Chunks as Pinecone's records, with their words as sparse vectors, and the translation of filters.
 
 Pinecone keeps no counts over an index, so there is no inverse document frequency: a query's terms count as often as
 it has them. For the rest see :mod:`retrieval_core.adapters.stores.query_terms`.
+
+Pinecone's metadata is flat and takes text, numbers, booleans and lists of text. So objects are flattened into dotted
+paths, as :func:`retrieval_core.types.filters.lookup` reads them, and every value that fits is stored under its own
+name. A value that does not fit (a list of numbers, an empty list, an object as a whole, an integer beyond 64-bit
+floats) is named in :data:`OPAQUE`, with its items in :data:`ITEMS` as text, so that filters on presence and equality
+still work.
+
+Two points on which Pinecone's documentation is silent, or has changed, are not relied on:
+
+- Whether ``$ne`` and ``$nin`` match where the field is absent: each stands beside an explicit ``$exists``.
+- Whether ``$in`` takes booleans, and values of several types: each type is asked for by itself.
+
+Where Pinecone cannot be exact, the translation matches more, never less: it has no patterns and no search inside of
+text, ``$gt`` and its like compare numbers only and cannot be negated, ``$contains`` also finds single values, an opaque
+value passes every comparison, and no filter sees a record's id. The store therefore tests each record with
+:func:`~retrieval_core.types.filters.matches`.
 """
 
 from __future__ import annotations
@@ -11,24 +27,257 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from retrieval_core.adapters.stores.pinecone.filters import DOCUMENT, POSITION, RECORD, TEXT, storable
+from retrieval_core.adapters.stores.foreign import OF_THE_RECORD, WRITTEN_AS_TEXT, FieldMapping
 from retrieval_core.adapters.stores.query_terms import passage_weights, question_weights
 from retrieval_core.adapters.stores.rows import CHUNKS
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, damage_of, is_like, sketch
-from retrieval_core.errors import IndexFormatError, InvalidParameterError
+from retrieval_core.adapters.stores.services import exact_float, flat, is_text, item_token
+from retrieval_core.errors import IndexFormatError, InvalidParameterError, UnsupportedFilterError
 from retrieval_core.types import Chunk, PageSpan, Span
-from retrieval_core.types.filters import chunk_fields
+from retrieval_core.types.filters import (
+    And,
+    Contains,
+    Eq,
+    Exists,
+    Gt,
+    Gte,
+    In,
+    Lt,
+    Lte,
+    Ne,
+    Not,
+    NotIn,
+    Or,
+    chunk_fields,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from retrieval_core.ports import RecordDamage
     from retrieval_core.text.analysis import Analyzer
-    from retrieval_core.types import Matrix
+    from retrieval_core.types import JSON, Matrix
+    from retrieval_core.types.filters import Condition, Filter, Scalar
+
+RESERVED = "_rc"
+"""Prefix of our own names; a user's field with such a name is opaque."""
+RECORD = "_rc"
+"""The chunk as JSON, without its text and without long values that are stored under their own names."""
+TEXT = "_rc_text"
+DOCUMENT = "_rc_doc"
+POSITION = "_rc_pos"
+OPAQUE = "_rc_opaque"
+ITEMS = "_rc_items"
+
+
+def storable(fields: Mapping[str, JSON]) -> dict[str, object]:
+    """Return fields as Pinecone's metadata, those of :data:`OPAQUE` and :data:`ITEMS` included."""
+    metadata: dict[str, object] = {}
+    opaque: list[str] = []
+    items: list[str] = []
+    for path, value in flat(fields).items():
+        native = as_native(value)
+        if native is not None and can_be_name(path):
+            metadata[path] = native
+            continue
+        opaque.append(path)
+        parts = value if isinstance(value, (list, tuple)) else (value,)
+        items += (item_token(path, part) for part in parts if isinstance(part, (str, int, float)))
+    if opaque:
+        metadata[OPAQUE] = opaque
+    if items:
+        metadata[ITEMS] = list(dict.fromkeys(items))
+    return metadata
+
+
+def can_be_name(path: str) -> bool:
+    """Whether Pinecone takes a path as the name of a field, and it is none of ours."""
+    return bool(path) and not path.startswith(("$", RESERVED))
+
+
+def as_native(value: JSON) -> str | int | float | bool | list[str] | None:
+    """Return a value in a form that Pinecone keeps without loss, ``None`` where it has none."""
+    if isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, (int, float)):
+        return exact_float(value)
+    if isinstance(value, (list, tuple)) and value:
+        texts = [item for item in value if isinstance(item, str)]
+        return texts if len(texts) == len(value) else None
+    return None
+
+
+Expression: TypeAlias = "dict[str, Any] | bool"
+"""A filter in Pinecone's JSON; ``True`` and ``False`` where everything or nothing matches, which it cannot express."""
+
+MOST_VALUES = 10_000
+"""Values that Pinecone takes in one ``$in`` or ``$nin``."""
+
+DEFAULT_MAPPING = FieldMapping.load(None, "store.pinecone.fields", is_flat=True)
+
+KEPT_AS_DIGITS = frozenset({"page"})
+"""Numbers that a record may hold as text."""
+
+_DIGITS = 17  # of whole numbers that 64-bit floats tell apart
+_LARGEST = 1.7976931348623157e308
+
+
+def translate(condition: Filter | None, mapping: FieldMapping | None = None) -> Expression:
+    """Return a filter in Pinecone's language.
+
+    Args:
+        condition: ``None`` matches everything.
+        mapping: For an index that another program filled. Default: our own fields, and those of the default mapping.
+
+    Returns:
+        An expression that holds for everything that matches, and as little else as Pinecone can express.
+
+    Raises:
+        UnsupportedFilterError: It names more values than Pinecone takes.
+    """
+    return (
+        True
+        if condition is None
+        else _Translation(mapping or DEFAULT_MAPPING, is_own=mapping is None).of(condition, negated=False)
+    )
+
+
+def both(*expressions: Expression) -> Expression:
+    """Combine expressions so that every one must hold."""
+    return _combined("$and", expressions)
+
+
+def either(*expressions: Expression) -> Expression:
+    """Combine expressions so that at least one must hold."""
+    return _combined("$or", expressions)
+
+
+def _combined(operator: str, expressions: Sequence[Expression]) -> Expression:
+    decisive = operator == "$or"
+    parts: list[Expression] = []
+    for part in expressions:
+        if part is not (not decisive) and part not in parts:
+            parts.append(part)
+    if any(part is decisive for part in parts):
+        return decisive
+    return not decisive if not parts else parts[0] if len(parts) == 1 else {operator: parts}
+
+
+@dataclass(frozen=True, slots=True)
+class _Translation:
+    mapping: FieldMapping
+    is_own: bool
+
+    def of(self, condition: Filter, *, negated: bool) -> Expression:
+        match condition:
+            case And(filters) | Or(filters):
+                parts = [self.of(part, negated=negated) for part in filters]
+                return both(*parts) if isinstance(condition, And) != negated else either(*parts)
+            case Not(inner):
+                return self.of(inner, negated=not negated)
+            case _:
+                return self._condition(condition, negated=negated)
+
+    def _condition(self, condition: Condition, *, negated: bool) -> Expression:
+        match condition:
+            case Eq(path, value) | Ne(path, value):
+                return self._member(path, (value,), wanted=isinstance(condition, Eq) != negated)
+            case In(path, values) | NotIn(path, values):
+                return self._member(path, values, wanted=isinstance(condition, In) != negated)
+            case Exists(path, value):
+                return self._exists(path, wanted=value != negated)
+            case Contains(path, value) if not negated:
+                return self._member(path, (value,), wanted=True)
+            case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value) if (
+                not negated and not isinstance(value, str) and path not in KEPT_AS_DIGITS
+            ):
+                own = {OPAQUE: {"$in": [path]}} if self.is_own and is_text(path) else False
+                operator = condition.operator
+                return either(self._at(path, lambda name: _ordering(name, operator, value), absent=False), own)
+            case _:
+                return negated or self._exists(condition.field, wanted=True)
+
+    def _at(self, path: str, test: Callable[[str], Expression], *, absent: bool) -> Expression:
+        """Return a test of the first present field of those that may hold a path.
+
+        Args:
+            path: Our name of the field.
+            test: Makes the test of one present field.
+            absent: Whether a record without any of them passes.
+        """
+        found: Expression = absent or path in OF_THE_RECORD
+        places = self.mapping.places(path)
+        # Our own records have only the first one, so nothing else says whether the field is absent.
+        for name, *within in reversed(places[:1] if self.is_own and absent else places):
+            if within:  # JSON as text, into which Pinecone cannot look
+                found = True
+            elif can_be_name(name) and is_text(name):
+                found = either(test(name), both({name: {"$exists": False}}, found))
+        return found
+
+    def _member(self, path: str, values: Sequence[Scalar], *, wanted: bool) -> Expression:
+        texts = [value for value in values if isinstance(value, str) and is_text(value)]
+        numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        if wanted and path in WRITTEN_AS_TEXT:
+            numbers += [int(text) for text in texts if _is_number(text)]
+        if wanted and path in KEPT_AS_DIGITS:
+            texts += [str(int(number)) for number in numbers if number == int(number)]
+        exact = [number for number in map(exact_float, numbers) if number is not None]
+        groups: list[Sequence[Scalar]] = [texts, exact, *([value] for value in values if isinstance(value, bool))]
+        tokens = [item_token(path, value) for value in values] if self.is_own else []
+        combine = either if wanted else both
+        native = self._at(
+            path,
+            lambda name: combine(*[_among(name, group, wanted=wanted) for group in groups if group]),
+            absent=not wanted,
+        )
+        listed = _among(ITEMS, tokens, wanted=wanted) if tokens else not wanted
+        if wanted or not tokens:
+            return combine(native, listed)
+        return both(native, either({ITEMS: {"$exists": False}}, listed))
+
+    def _exists(self, path: str, *, wanted: bool) -> Expression:
+        native = self._at(path, lambda name: {name: {"$exists": wanted}}, absent=not wanted)
+        if not self.is_own or not is_text(path):
+            return native
+        if wanted:
+            return either(native, {OPAQUE: {"$in": [path]}})
+        return both(native, either({OPAQUE: {"$exists": False}}, {OPAQUE: {"$nin": [path]}}))
+
+
+def _among(name: str, values: Sequence[Scalar], *, wanted: bool) -> Expression:
+    if len(values) > MOST_VALUES:
+        msg = f"Pinecone takes at most {MOST_VALUES} values in one $in or $nin, got {len(values)}; ask in parts"
+        raise UnsupportedFilterError(msg)
+    if len(values) == 1:
+        return {name: {"$eq" if wanted else "$ne": values[0]}}
+    return {name: {"$in" if wanted else "$nin": list(values)}}
+
+
+def _ordering(name: str, operator: str, value: float) -> Expression:
+    """Compare with the number itself, though only 64-bit floats can be sent."""
+    upward = operator in {"$gt", "$gte"}
+    try:
+        limit = float(value)
+    except OverflowError:  # beyond every number that is stored
+        return (
+            {name: {"$gte" if upward else "$lte": -_LARGEST if upward else _LARGEST}}
+            if upward == (value < 0)
+            else False
+        )
+    if limit != value:  # no stored number lies between the two, so only the side of the limit counts
+        operator = ("$gte" if limit > value else "$gt") if upward else ("$lte" if limit < value else "$lt")
+    return {name: {operator: limit}}
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is the canonical form of a whole number that a 64-bit float holds."""
+    return len(text) < _DIGITS and text.removeprefix("-").isdecimal() and text == str(int(text))
+
 
 # Pinecone's limits, from its reference (Database limits: operation and identifier limits).
 MOST_METADATA_BYTES = 40_960
@@ -217,7 +466,7 @@ def _size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-MOST_VALUES = 1_000
+MOST_TERMS = 1_000
 """Values of one sparse vector in a hybrid index, from Pinecone's limits."""
 
 
@@ -228,9 +477,9 @@ def sparse_passage(analyzer: Analyzer, text: str, what: str) -> dict[int, float]
         InvalidParameterError: The passage has more different terms than Pinecone keeps.
     """
     weights = passage_weights(analyzer.terms(text))
-    if len(weights) > MOST_VALUES:
+    if len(weights) > MOST_TERMS:
         msg = (
-            f"{what} has {len(weights)} different terms, and Pinecone keeps at most {MOST_VALUES} values in a sparse "
+            f"{what} has {len(weights)} different terms, and Pinecone keeps at most {MOST_TERMS} values in a sparse "
             "vector. Split it into smaller chunks."
         )
         raise InvalidParameterError(msg)
@@ -239,4 +488,4 @@ def sparse_passage(analyzer: Analyzer, text: str, what: str) -> dict[int, float]
 
 def sparse_question(analyzer: Analyzer, text: str) -> dict[int, float]:
     """Return the counts of a question's terms, by their hashes; the thousand most frequent."""
-    return dict(islice(question_weights(analyzer.query_terms(text)).items(), MOST_VALUES))
+    return dict(islice(question_weights(analyzer.query_terms(text)).items(), MOST_TERMS))

@@ -11,22 +11,25 @@ import numpy as np
 from pydantic import AliasChoices, Field, SecretStr
 
 from retrieval_core.adapters.stores.base import StoreBase, unit_rows
-from retrieval_core.adapters.stores.best_matches import MOST_RESULTS
 from retrieval_core.adapters.stores.foreign import FieldMapping, is_in_ranges
-from retrieval_core.adapters.stores.paths import is_text
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
-from retrieval_core.adapters.stores.pinecone.filters import DOCUMENT, POSITION, RECORD, both, either, translate
 from retrieval_core.adapters.stores.pinecone.reading import NamespaceReader, SourceCatalog
 from retrieval_core.adapters.stores.pinecone.records import (
+    DOCUMENT,
+    POSITION,
+    RECORD,
     PineconeRecord,
     batches,
+    both,
     damage_of_record,
+    either,
     records_of,
     sparse_passage,
     sparse_question,
+    translate,
     vector_id,
 )
-from retrieval_core.adapters.stores.together import together
+from retrieval_core.adapters.stores.services import MOST_RESULTS, is_text, together
 from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, FieldNames, Host
 from retrieval_core.errors import (
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.adapters.stores.pinecone.filters import Expression
+    from retrieval_core.adapters.stores.pinecone.records import Expression
     from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Side, SourceState, StoreInfo
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Chunk, Vector

@@ -29,7 +29,7 @@ from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.types.filters import chunk_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from retrieval_core.adapters.stores.rows import Row, RowForm
     from retrieval_core.adapters.stores.seals import Seal
@@ -196,18 +196,6 @@ def vector_of(point: Any, name: str) -> Vector | None:
     given: Any = point.vector
     values: Any = given.get(name) if hasattr(given, "get") else given
     return None if values is None else np.asarray(values, dtype=np.float32)
-
-
-def distinct(names: Iterable[str]) -> list[str]:
-    """Return names without repetitions, and without those that UTF-8 cannot express: nothing has such a name."""
-    found: list[str] = []
-    for name in dict.fromkeys(names):
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            continue
-        found.append(name)
-    return found
 
 
 def size_of(point: Any) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core.adapters.stores.best_matches import find_best
 from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.adapters.stores.foreign import is_in_ranges
-from retrieval_core.adapters.stores.qdrant import filters, foreign
-from retrieval_core.adapters.stores.qdrant.connection import models
+from retrieval_core.adapters.stores.qdrant import filters
+from retrieval_core.adapters.stores.qdrant.collection import models
 from retrieval_core.adapters.stores.qdrant.filters import OWN, as_filter, both, either, in_range, one_of
 from retrieval_core.adapters.stores.qdrant.points import (
     DENSE,
@@ -17,14 +16,13 @@ from retrieval_core.adapters.stores.qdrant.points import (
     SEALS,
     chunk_of,
     damage_of_point,
-    distinct,
     fields_of,
     point_id,
     value_of,
     vector_of,
 )
 from retrieval_core.adapters.stores.rows import DOCUMENTS, FIELD_COLUMNS, SECTIONS, FieldReader
-from retrieval_core.adapters.stores.together import together
+from retrieval_core.adapters.stores.services import distinct, find_best, together
 from retrieval_core.ports import Candidate, Fetched, StoredDamage
 from retrieval_core.types.filters import matches
 
@@ -193,7 +191,7 @@ class CollectionReader:
         return frozenset(counter.catalogue()), len(points)
 
     def _pushed(self, opened: Opened, condition: Filter | None) -> Pushed:
-        return filters.translate(condition) if opened.manifest else foreign.translate(condition, self._mapping)
+        return filters.translate(condition) if opened.manifest else filters.translate_foreign(condition, self._mapping)
 
     def _selected(self, opened: Opened, pushed: Pushed) -> Any:
         """Return how much of the payload a search needs; the chunks that are wanted are fetched later."""
@@ -225,10 +223,10 @@ class CollectionReader:
 
     async def _chunks_of_others(self, opened: Opened, request: FetchRequest, expression: Expression) -> Fetched:
         vectors: Any = ([opened.vector] if opened.vector else True) if request.with_vectors else False
-        ids = (foreign.native_id(name) for name in request.chunk_ids)
+        ids = (filters.native_id(name) for name in request.chunk_ids)
         points = await self.retrieved((one for one in ids if one is not None), with_vectors=vectors)
         ranges = [
-            foreign.range_expression(part.document_id, *_bounds(part), self._mapping)
+            filters.range_expression(part.document_id, *_bounds(part), self._mapping)
             for part in request.ranges
             if distinct((part.document_id,))
         ]

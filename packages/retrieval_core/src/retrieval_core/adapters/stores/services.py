@@ -1,16 +1,41 @@
-"""Search a service for records that match a filter which it evaluates only in part."""
+"""What stores over services have in common: several requests at a time, and records that only we can filter exactly."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import IndexFormatError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from retrieval_core.ports import Candidate
+    from retrieval_core.types import JSON
+
+CONCURRENT_REQUESTS = 4
+
+
+async def together(calls: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """Make calls, a few at a time, and return their results in order; the first failure cancels the others."""
+    few = asyncio.Semaphore(CONCURRENT_REQUESTS)
+
+    async def make(call: Callable[[], Awaitable[Any]]) -> Any:
+        async with few:
+            return await call()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(make(call)) for call in calls]
+    except ExceptionGroup as errors:
+        failure = errors.exceptions[0]
+    else:
+        return [task.result() for task in tasks]
+    raise failure
+
 
 MOST_RESULTS = 10_000
 """The most records that are asked for in order to find enough that match."""
@@ -92,3 +117,42 @@ def _read_all(
                 found.append((record.score, candidate))
     found.sort(key=lambda match: (-match[0], match[1].chunk_id))
     return found, unreadable
+
+
+def flat(fields: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return every path at which :func:`retrieval_core.types.filters.lookup` finds a value, with that value."""
+    found: dict[str, JSON] = {}
+    for key, value in fields.items():
+        if isinstance(value, Mapping) and "." not in key:
+            found.update((f"{key}.{path}", inner) for path, inner in flat(value).items())
+    found.update(fields)  # a key that holds the dot itself wins
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def exact_float(value: float) -> float | None:
+    """Return a number as a 64-bit float, ``None`` where that is another number."""
+    try:
+        return as_float if (as_float := float(value)) == value else None
+    except OverflowError:
+        return None
+
+
+def item_token(path: str, value: str | float) -> str:
+    """Return a text that stands for a value below a path; equal values, and no others, have the same."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps([path, value])
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be encoded in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Return names without repetitions, and without those that UTF-8 cannot express: nothing has such a name."""
+    return [name for name in dict.fromkeys(names) if is_text(name)]
