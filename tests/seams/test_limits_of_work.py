@@ -12,7 +12,7 @@ from retrieval_core import Chunk, load_config
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import Change, RerankScores, SearchRequest
+from retrieval_core.ports import Change, Reranker, RerankScores, SearchRequest, as_plugin
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_verify import FakeVerifier
@@ -65,7 +65,7 @@ def test_a_reranker_gets_few_calls_at_a_time() -> None:
     store = MemoryStore()
     asyncio.run(store.upsert(Change(tuple(Chunk(f"c{n}", f"d{n}", "moon " * (n + 1)) for n in range(12)))))
     reranker = _Busy()
-    with RetrievalPipeline(store, config=load_config("lexical"), reranker=reranker) as pipeline:
+    with RetrievalPipeline(store, config=load_config("lexical"), reranker=as_plugin(reranker, Reranker)) as pipeline:
         assert pipeline.retrieve("moon", top_k=12).hits[0].id == "c11"
     assert reranker.most == RERANKED_AT_A_TIME
 

@@ -29,7 +29,7 @@ from retrieval_core.types.filters import Eq
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from retrieval_core.pipeline.stages.search import SearchResults
+    from retrieval_core.pipeline.stages.state import SearchResults
     from retrieval_core.ports import SearchRequest, Store
     from retrieval_core.types import SearchMode
 

@@ -10,9 +10,8 @@ import pytest
 
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline.stages.fuse import fuse
-from retrieval_core.pipeline.stages.search import SearchResults
 from retrieval_core.pipeline.stages.select import Select
-from retrieval_core.pipeline.stages.state import Plan, SearchState
+from retrieval_core.pipeline.stages.state import Plan, SearchResults, SearchState
 from retrieval_core.ports import Candidate, Fetched, FetchRequest
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError
 from retrieval_core.ports.plugin import Plugin, call_plugin, calls_plugin, default
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 class Embedder(Plugin):
     """Turns text into vectors of unit length. A subclass has ``id``, ``dimension``, and two methods.
 
+    Attributes:
+        dimension: Number of components of each vector.
+
     Example::
 
         class MyEmbedder(Embedder):
@@ -31,14 +34,11 @@ class Embedder(Plugin):
                 return [await self._embed_query(text) for text in texts]
     """
 
+    dimension: Any  # int
     port_role = "the embedder"
+    port_attributes = ("id", "dimension")
     port_calls = ("embed_query", "embed_texts", "embed_queries")
     port_optional = ("embed_queries", "reopen", "preload", "count_tokens")
-
-    @property
-    @abstractmethod
-    def dimension(self) -> int:
-        """Number of components of each vector."""
 
     @calls_plugin
     async def embed_query(self, text: str) -> Vector:

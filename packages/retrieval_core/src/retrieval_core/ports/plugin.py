@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from abc import ABC, abstractmethod
+from abc import ABC
 from contextvars import ContextVar
 from math import isfinite
 from numbers import Real
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar, cast
 
-from retrieval_core.errors import UnusableAnswerError
+from retrieval_core.errors import InvalidParameterError, UnusableAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,24 +34,23 @@ class Plugin(ABC):
     - ``aclose()``: it is called when the index is closed.
 
     Attributes:
+        id: Names model and settings: two plug-ins with the same id give the same answers. An attribute or a property.
         port_role: Its name in errors.
+        port_attributes: Names of the attributes that each plug-in of the port has.
         port_calls: The public methods that check, each of which calls the method of its name with an underscore.
         port_optional: Names of the optional methods, which ``capabilities`` lists if a plug-in has them.
     """
 
+    id: Any  # str; with that type no property could override it
     port_role: ClassVar[str] = "the plug-in"
+    port_attributes: ClassVar[tuple[str, ...]] = ("id",)
     port_calls: ClassVar[tuple[str, ...]] = ()
     port_optional: ClassVar[tuple[str, ...]] = ()
 
     @property
-    @abstractmethod
-    def id(self) -> str:
-        """Names model and settings: two plug-ins with the same id give the same answers."""
-
-    @property
     def capabilities(self) -> frozenset[str]:
         """Names of the port's optional methods that this plug-in has."""
-        return frozenset(name for name in self.port_optional if not hasattr(_method(self, name), "is_default"))
+        return frozenset(name for name in self.port_optional if not _is_default(self, name, self))
 
     def _refuse(self, problem: str) -> UnusableAnswerError:
         """Return the error for an answer that can't be used."""
@@ -68,8 +67,9 @@ class Plugin(ABC):
         raise self._refuse(f"it gave {answer!r:.80}, which is no {kind.__name__}")
 
 
-def _method(plugin: Plugin, name: str) -> object:
-    return getattr(plugin, f"_{name}" if name in plugin.port_calls else name)
+def _is_default(owner: object, name: str, port: Plugin | type[Plugin]) -> bool:
+    """Return whether a plug-in, or its class, has nothing but the port's own version of an optional method."""
+    return hasattr(getattr(owner, f"_{name}" if name in port.port_calls else name), "is_default")
 
 
 def default(method: F) -> F:
@@ -79,12 +79,14 @@ def default(method: F) -> F:
 
 
 class BatchPlugin(Plugin):
-    """A plug-in that gets several texts in a call."""
+    """A plug-in that gets several texts in a call.
 
-    @property
-    @abstractmethod
-    def batch_size(self) -> int:
-        """The most texts of one call, at least 1."""
+    Attributes:
+        batch_size: The most texts of one call, at least 1.
+    """
+
+    batch_size: Any  # int
+    port_attributes = ("id", "batch_size")
 
 
 def calls_plugin(method: F) -> F:
@@ -111,11 +113,18 @@ def as_plugin(given: object, port: type[P]) -> P:
     instance of a subclass that overrides one of them. The wrapper has all attributes of the object, which is in its
     attribute ``wrapped``.
 
+    Raises:
+        InvalidParameterError: An instance of a subclass lacks an attribute of the port, such as ``id``.
+
     Example::
 
         reranker = as_plugin(MyReranker(), Reranker)
     """
     if isinstance(given, port) and all(getattr(type(given), name) is getattr(port, name) for name in port.port_calls):
+        for name in port.port_attributes:
+            if inspect.getattr_static(given, name, None) is None:  # a property might load a model
+                msg = f"{port.port_role} {type(given).__name__} has no {name}: set it in the class or its constructor"
+                raise InvalidParameterError(msg)
         return given
     return cast("P", _adapter_of(type(given), dir(given), port)(given))
 
@@ -146,14 +155,15 @@ class _Adapter:
 
 
 def _adapter_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callable[[object], object]:
+    if issubclass(kind, port):  # what it has from the port is no optional method of its own
+        names = [name for name in names if name not in port.port_optional or not _is_default(kind, name, port)]
     own: dict[str, Any] = {
         f"_{name}": property(attrgetter(f"wrapped.{name}"))
         for name in port.port_calls
         if name in names or name not in port.port_optional
     }
     # What the object has, and what each plug-in of the port must have, which fails as on the object itself.
-    required = {name for name in dir(port) if getattr(getattr(port, name), "__isabstractmethod__", False)}
-    for name in {*names, *required} - {*port.port_calls, *vars(Plugin)} | {"id"}:
+    for name in {*names, *port.port_attributes} - {*port.port_calls, *vars(Plugin)}:
         if not name.startswith("_"):
             own[name] = property(attrgetter(f"wrapped.{name}"))
     return type(f"{port.__name__}Of{kind.__name__}", (_Adapter, port), own)

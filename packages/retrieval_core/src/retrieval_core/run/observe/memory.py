@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
+from retrieval_core.ports.plugin import given_as
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -117,6 +119,7 @@ def _several(given: object) -> Sequence[object]:
 
 
 def _measured(role: str, component: object) -> ComponentMemory:
+    component = given_as(component)
     name = type(component).__name__
     if not isinstance(component, Measurable):
         return ComponentMemory(role, name, None, None)
