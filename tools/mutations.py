@@ -3,10 +3,11 @@
     python tools/mutations.py [--seed SEED] [--count 60] [--jobs 2] [--list] [TESTS ...]
 
 Mutations are drawn at random from ``MUTATED``. The seed is the date if none is given. Each is made in a copy of the
-last commit, and only the test files that execute its line run, those that are most about its module first. The map of
-what they execute is kept outside the repository until the code or the tests change. A mutation is caught if a test
-fails that passes without it, or if the tests hang. If fewer than ``ENOUGH`` are caught, the exit code is 1. Mutations
-that no test can notice are listed in ``mutations.toml``, each with its reason. They aren't counted.
+last commit, and only the tests that execute its line run, those first that are most about its module and short. The map
+of what they execute is kept outside the repository until the code or the tests change. A mutation is caught if a test
+fails that passes without it, or if tests hang that are fast without it. One that no test executes survives. If fewer
+than ``ENOUGH`` are caught, the exit code is 1. Mutations that no test can notice are listed in ``mutations.toml``, each
+with its reason. They aren't counted.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from bisect import bisect
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -43,13 +45,11 @@ ROOT = Path(__file__).parents[1]
 CORE = "packages/retrieval_core/src/retrieval_core"
 MUTATED = ("adapters/stores", "pipeline", "ports", "run", "types/filters")
 ENOUGH = 0.9
-FIRST = 8
-"""How many test files run before all others."""
-SECONDS = 300.0
-"""At most this much of tests runs for one mutation, by the time that they take without one, measured."""
+FIRST, SECONDS = 8.0, 120.0
+"""How many seconds of tests run first, and at all, for one mutation, by the time that they take without one."""
 HANGS = 120
-"""A test that takes as many seconds hangs; none does without a mutation."""
-LEFT_OUT = "not slow and not model and not model_server and not qdrant_server"
+"""A test that takes as many seconds hangs, if it takes less than a third of that without the mutation."""
+LEFT_OUT = "not model and not model_server and not qdrant_server"
 SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
     ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,),
@@ -68,7 +68,7 @@ core = ctrace
 source_pkgs = retrieval_core
 parallel = true
 patch = subprocess, _exit
-context = ${TEST_FILE-}
+context = ${RUNNING_TEST-}
 disable_warnings = module-not-imported, no-data-collected
 """
 
@@ -80,15 +80,17 @@ _failed = set[str]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Record lines for the file of the test that begins, also in processes that it starts."""
-    os.environ["TEST_FILE"] = item.location[0]
-    if running := Coverage.current():
-        running.switch_context(item.location[0])
+    """Record lines for the test that begins, whatever its parameters, also in processes that it starts."""
+    test = item.nodeid.partition("[")[0]
+    if test != os.environ.get("RUNNING_TEST"):
+        os.environ["RUNNING_TEST"] = test
+        if running := Coverage.current():
+            running.switch_context(test)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Record how long a test takes, and whether it fails."""
-    _seconds[report.location[0]] += report.duration
+    _seconds[report.nodeid.partition("[")[0]] += report.duration
     if report.failed:
         _failed.add(report.nodeid)
 
@@ -166,10 +168,10 @@ def is_text(node: ast.expr) -> bool:
 
 
 def is_no_behavior(node: ast.AST) -> bool:
-    """Return whether a node is only for type checkers, states what is always so, or has places that aren't its own."""
+    """Return whether a node is for type checkers or one system, states what is always so, or has others' places."""
     return (
         isinstance(node, (ast.Assert, ast.JoinedStr))
-        or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        or (isinstance(node, ast.If) and ast.unparse(node.test).startswith(("TYPE_CHECKING", "sys.platform")))
         or (isinstance(node, ast.keyword) and node.arg == "strict" and isinstance(node.value, ast.Constant))
     )
 
@@ -281,21 +283,22 @@ def run_tests(place: Path, arguments: Sequence[str], seconds: float, **more: str
 
 @dataclass(frozen=True)
 class TestMap:
-    """Which test files execute each line, how many seconds each of them takes, and which tests fail anyway."""
+    """Which tests execute each line, by their places in the list of all with their seconds, and which fail anyway."""
 
-    executed: dict[str, dict[str, list[str]]]
-    seconds: dict[str, float]
+    executed: dict[str, dict[str, list[int]]]
+    seconds: list[tuple[str, float]]
     failed: list[str]
 
     @classmethod
     def load(cls, tests: Sequence[str], jobs: int, place: Path) -> TestMap:
         """Return the map of the last commit, made now if it isn't kept yet."""
-        trees = output("git", "rev-parse", "HEAD:packages", "HEAD:tests")
+        trees = output("git", "rev-parse", "HEAD:packages", "HEAD:tests", "HEAD:tools/mutations.py")
         key = hashlib.sha256(f"{trees}{tests}{sys.version}".encode()).hexdigest()[:16]
         kept = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "retrieval-core" / f"tests-{key}.json"
         if not kept.exists():
+            made = json.dumps(cls.made(tests, jobs, place))
             kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps(cls.made(tests, jobs, place)), "utf-8")
+            kept.write_text(made, "utf-8")
         return cls(*json.loads(kept.read_text("utf-8")))
 
     @staticmethod
@@ -311,54 +314,59 @@ class TestMap:
         subprocess.run(
             [sys.executable, "-m", "coverage", "combine", "--quiet"], cwd=place, env=os.environ | more, check=True
         )
+        seconds, failed = json.loads(times.read_text("utf-8"))
+        number = {test: place for place, test in enumerate(seconds)}
         found = CoverageData(str(data))
         found.read()
-        executed = dict[str, dict[int, list[str]]]()
+        executed = dict[str, dict[int, list[int]]]()
         for file in (file for file in found.measured_files() if file.startswith(f"{place / CORE}/")):
-            lines = found.contexts_by_lineno(file)
-            own = {
-                line: sorted({one.rpartition("|")[2] for one in contexts} - {""}) for line, contexts in lines.items()
+            executed[Path(file).relative_to(place).as_posix()] = {
+                line: sorted({number[test] for one in contexts if (test := one.rpartition("|")[2]) in number})
+                for line, contexts in found.contexts_by_lineno(file).items()
             }
-            executed[Path(file).relative_to(place).as_posix()] = own
-        return executed, *json.loads(times.read_text("utf-8"))
+        return executed, list(seconds.items()), failed
 
-    def of(self, mutation: Mutation) -> list[str]:
-        """Return the test files that execute a mutation's lines, or its module if that is when it is imported."""
+    def of(self, mutation: Mutation) -> list[tuple[str, float]]:
+        """Return the tests that execute a mutation's lines, or its module if that is when it is imported."""
         lines = self.executed.get(mutation.file, {})
         about = Counter(test for tests in lines.values() for test in tests)
         own = [lines[str(line)] for line in range(mutation.lines[0], mutation.lines[1] + 1) if str(line) in lines]
         at_import = bool(own) and not all(own)
         found = set(about) if at_import else {test for tests in own for test in tests}
-        return sorted(found & self.seconds.keys(), key=lambda test: (-about[test] / (1 + self.seconds[test]), test))
+        best = sorted(found, key=lambda test: (-about[test] / (0.1 + self.seconds[test][1]), test))
+        return [self.seconds[test] for test in best]
 
 
 def judged(place: Path, mutation: Mutation, known: TestMap) -> tuple[bool, str]:
-    """Return whether the tests notice a mutation, and by which test or after how many test files."""
+    """Return whether the tests notice a mutation, and by which test or after how many tests."""
     every = known.of(mutation)
-    taken = [test for i, test in enumerate(every) if sum(known.seconds[one] for one in every[: i + 1]) < SECONDS]
+    until = list(itertools.accumulate(seconds for _, seconds in every))
+    first, all_of_them = bisect(until, FIRST) + 1, bisect(until, SECONDS) + 1
     file, anyway = place / mutation.file, list(known.failed)
     original = file.read_text("utf-8")
-    for part in filter(None, (taken[:FIRST], taken[FIRST:])):
-        limit = 120 + 6 * sum(known.seconds[test] for test in part)
+    for part in filter(None, (every[:first], every[first:all_of_them])):
+        limit = 120 + 6 * sum(seconds for _, seconds in part)
         while True:
             options = ["-n", "0", "-x", "-rfE", f"--timeout={HANGS}", *(f"--deselect={test}" for test in anyway)]
+            options += [test for test, _ in part]
             file.write_text(mutation.source, "utf-8")
             try:
-                code, printed = run_tests(place, [*options, *part], limit)
+                code, printed = run_tests(place, options, limit)
             finally:
                 file.write_text(original, "utf-8")
             if code in {0, 5}:
                 break
             if code is None:
-                return True, f"hangs after {limit:.0f} s"
+                hangs = run_tests(place, options, limit / 3)[0] is not None
+                return hangs, f"{'hangs' if hangs else 'too slow to tell'} after {limit:.0f} s"
             named = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed, re.MULTILINE)
             if named is None:
-                return True, f"pytest ended with {code}: {printed[-200:]!r}"
-            if run_tests(place, ["-n", "0", named[1]], limit)[0] == 0:
+                return run_tests(place, options, limit)[0] == 0, f"pytest ended with {code}: {printed[-200:]!r}"
+            if run_tests(place, ["-n", "0", f"--timeout={HANGS // 3}", named[1]], limit)[0] == 0:
                 return True, named[1]
             anyway.append(named[1])
-    left = f" of {len(every)}" if len(taken) < len(every) else ""
-    return False, f"survived {len(taken)}{left} test files" if every else "no test executes it"
+    left = f" of {len(every)}" if all_of_them < len(every) else ""
+    return False, f"survived {min(all_of_them, len(every))}{left} tests" if every else "no test executes it"
 
 
 def main() -> int:
