@@ -288,6 +288,21 @@ def test_a_record_of_another_version_is_refused() -> None:
         run(server, test)
 
 
+def test_damage_is_looked_for_in_some_documents() -> None:
+    """A record that was changed by another program is named, if its document is asked for or none is."""
+    service = PineconeService(DIMENSION)
+
+    async def test(store: PineconeStore) -> None:
+        await put(store, chunk("a", document="first"), chunk("b", document="second"))
+        for name, record in service.records().items():
+            record.values = unit(7) if name in {"a", "b"} else record.values
+        for documents, names in ((None, {"a", "b"}), (["first"], {"a"}), (["other"], set[str]())):
+            assert (await store.find_damage(documents)).chunks.keys() == names
+
+    with WireServer(service) as server:
+        run(server, test)
+
+
 def test_the_key_is_in_no_text() -> None:
     """Neither the store nor what it says of itself shows the key."""
 

@@ -203,6 +203,8 @@ def test_points_without_a_text_are_left_out() -> None:
         ) as caught:
             await store.search(SearchRequest(5, vector=unit(0)))
         assert [item.chunk_id for item in caught.value.found] == [ID]
+        (best,) = await store.search(SearchRequest(1, vector=unit(0)))  # better than the other one in any case
+        assert best.chunk_id == ID
 
     async def none(store: QdrantStore) -> None:
         with pytest.raises(IndexFormatError, match=r"\[store.qdrant.fields\] text"):

@@ -337,3 +337,19 @@ def test_surroundings_that_take_more_than_estimated_take_no_hit_along() -> None:
     result = assemble(hits, Surroundings({lone.id: lone}, {}, {}), settings, words)
     assert kept(result) == ["d#0"]
     assert ledger(result)["e#1"] == "left out to stay within 9 tokens"
+
+
+def test_what_is_beside_a_cut_hit_never_costs_it_its_place() -> None:
+    """The hit is cut to what is left when its neighbors turn out longer together than each alone."""
+    texts = ("x", *["Alpha beta. Gamma delta! One\n\ntwo three."] * 2)
+    chunks = [
+        Chunk(f"d#{place}", "d", text, place, span=Span(43 * place, 43 * place + len(text)))
+        for place, text in enumerate(texts)
+    ]
+    settings = ContextConfig(
+        max_tokens=28, min_primaries=0, neighbor_same_page=0, neighbor_cross_page=0, include_parents=False, window=2
+    )
+    result = assemble(
+        as_hits(chunks[2:], (1.0,)), Surroundings({chunk.id: chunk for chunk in chunks}, {}, {}), settings, len
+    )
+    assert result.text == "[1] Doc: d\nAlpha beta. […]"

@@ -130,12 +130,34 @@ def test_a_higher_signal_never_lowers_the_probability(values: list[float]) -> No
         assert 0 <= before <= after <= 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_weighted", "cosine", "coverage", "probability"),
+    [
+        ("hybrid", True, 0.7, 0.5, 0.5300),
+        ("hybrid", True, None, 0.5, 0.2142),
+        ("hybrid", False, 0.7, 0.5, 0.5671),
+        ("hybrid", False, None, 0.5, 0.1611),
+        ("dense", True, 0.7, 0.5, 0.5125),
+        ("dense", True, None, 0.5, 0.2891),
+        ("dense", False, 0.7, 0.5, 0.6130),
+        ("dense", False, None, 0.5, 0.2142),
+        ("dense", True, 0.7, None, 0.8069),
+        ("lexical", True, None, 0.5, 0.1824),
+        ("lexical", False, None, 0.5, 0.1359),
+    ],
+)
+def test_probabilities_stay_as_they_were_calibrated(
+    kind: Any, cosine: float | None, coverage: float | None, probability: float, *, is_weighted: bool
+) -> None:
+    """For every kind of search, with and without a cosine, and for words that all weigh the same."""
+    signals = Signals(kind, cosine, coverage, is_weighted, margin=0.0 if cosine is None else 0.2)
+    curve = curve_for(signals)
+    assert curve is not None
+    assert curve.probability(signals) == approx(probability, abs=5e-5)
+
+
 def test_there_is_a_curve_for_every_kind_of_search() -> None:
-    """With and without a cosine, and for words that all weigh the same."""
-    kinds: Any = ("hybrid", "dense", "lexical")
-    for kind in kinds:
-        for is_weighted in (True, False):
-            assert curve_for(Signals(kind, None, 0.5, is_weighted)) is BY_WORDS[kind, is_weighted]
-            assert curve_for(Signals(kind, 0.5, 0.5, is_weighted)) is not None
-    assert curve_for(Signals("dense", 0.5, None)) is BY_COSINE
+    """Except without words and without a cosine."""
+    for is_weighted in (True, False):
+        assert curve_for(Signals("lexical", 0.5, 0.5, is_weighted)) is BY_WORDS["lexical", is_weighted]
     assert curve_for(Signals("dense", None, None)) is None
