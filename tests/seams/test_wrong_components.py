@@ -11,9 +11,11 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.ports import Embedder, as_plugin
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 ROLES = ("embedder", "llm", "token_counter", "observer", "store", "reranker")
@@ -113,3 +115,17 @@ def test_a_chain_of_rerankers_is_checked_one_by_one(tmp_path: Path) -> None:
     opened("open_index", tmp_path, reranker=()).close()
     with pytest.raises(InvalidParameterError, match="reranker must be an object with id, batch_size and score"):
         opened("open_index", tmp_path, reranker=[object()])
+
+
+def test_a_plugin_of_a_base_class_without_an_id_is_refused() -> None:
+    class Nameless(Embedder):
+        dimension = 2
+
+        async def _embed_query(self, text: str) -> Any:
+            return [1.0, float(len(text))]
+
+        async def _embed_texts(self, texts: Sequence[str]) -> Any:
+            return [await self._embed_query(text) for text in texts]
+
+    with pytest.raises(InvalidParameterError, match="Nameless has no id"):
+        as_plugin(Nameless(), Embedder)

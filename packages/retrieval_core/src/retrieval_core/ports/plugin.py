@@ -22,6 +22,7 @@ P = TypeVar("P", bound="Plugin")
 
 PLUGIN_CALLER: ContextVar[Callable[..., Awaitable[Any]] | None] = ContextVar("plugin_caller", default=None)
 """Calls what an author wrote, for whoever bounds the call of the port in time; ``None`` if nobody does."""
+_MISSING = object()
 
 
 class Plugin(ABC):
@@ -122,7 +123,7 @@ def as_plugin(given: object, port: type[P]) -> P:
     """
     if isinstance(given, port) and all(getattr(type(given), name) is getattr(port, name) for name in port.port_calls):
         for name in port.port_attributes:
-            if inspect.getattr_static(given, name, None) is None:  # a property might load a model
+            if inspect.getattr_static(given, name, _MISSING) is _MISSING:  # a property might load a model
                 msg = f"{port.port_role} {type(given).__name__} has no {name}: set it in the class or its constructor"
                 raise InvalidParameterError(msg)
         return given
@@ -156,7 +157,8 @@ class _Adapter:
 
 def _adapter_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callable[[object], object]:
     if issubclass(kind, port):  # what it has from the port is no optional method of its own
-        names = [name for name in names if name not in port.port_optional or not _is_default(kind, name, port)]
+        inherited = {name for name in port.port_optional if getattr(kind, name) is getattr(port, name)}
+        names = [name for name in names if name not in inherited or not _is_default(kind, name, port)]
     own: dict[str, Any] = {
         f"_{name}": property(attrgetter(f"wrapped.{name}"))
         for name in port.port_calls
