@@ -131,10 +131,7 @@ def flat(fields: Mapping[str, JSON]) -> dict[str, JSON]:
 
 def exact_float(value: float) -> float | None:
     """Return a number as a 64-bit float, ``None`` where that is another number."""
-    try:
-        return as_float if (as_float := float(value)) == value else None
-    except OverflowError:
-        return None
+    return as_float if (as_float := float(value)) == value else None
 
 
 def item_token(path: str, value: str | float) -> str:

@@ -123,7 +123,6 @@ KEPT_AS_DIGITS = frozenset({"page"})
 """Numbers that a record may hold as text."""
 
 _DIGITS = 17  # of whole numbers that 64-bit floats tell apart
-_LARGEST = 1.7976931348623157e308
 
 
 def translate(condition: Filter | None, mapping: FieldMapping | None = None) -> Expression:
@@ -261,14 +260,7 @@ def _among(name: str, values: Sequence[Scalar], *, wanted: bool) -> Expression:
 def _ordering(name: str, operator: str, value: float) -> Expression:
     """Compare with the number itself, though only 64-bit floats can be sent."""
     upward = operator in {"$gt", "$gte"}
-    try:
-        limit = float(value)
-    except OverflowError:  # beyond every number that is stored
-        return (
-            {name: {"$gte" if upward else "$lte": -_LARGEST if upward else _LARGEST}}
-            if upward == (value < 0)
-            else False
-        )
+    limit = float(value)
     if limit != value:  # no stored number lies between the two, so only the side of the limit counts
         operator = ("$gte" if limit > value else "$gt") if upward else ("$lte" if limit < value else "$lt")
     return {name: {operator: limit}}

@@ -45,7 +45,6 @@ NUMBERS = f"{OWN}.num"
 
 EXACT = 2**53
 """Below it, comparing with a rounded number is comparing with the number itself."""
-_LARGEST = 1.7976931348623157e308
 # Qdrant reads JSON of at most 128 levels, and each level of a filter takes two.
 _DEEPEST = 40
 
@@ -90,7 +89,7 @@ def digested(fields: Mapping[str, JSON]) -> dict[str, Any]:
             if is_list:
                 has[_membership(path, item)] = None
             if not isinstance(item, (str, bool)):
-                numbers.setdefault(digest(path), []).append(_as_float(item))
+                numbers.setdefault(digest(path), []).append(float(item))
     return {"has": list(has), "is": list(values), "num": numbers}
 
 
@@ -188,13 +187,6 @@ def _equality(path: str, value: str | float) -> str:
 
 def _membership(path: str, value: str | float) -> str:
     return digest(f"[{item_token(path, value)}")
-
-
-def _as_float(number: float) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return _LARGEST if number > 0 else -_LARGEST
 
 
 _SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
