@@ -32,6 +32,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
 
 
+def test_an_index_remembers_its_settings(tmp_path: Path) -> None:
+    """Those that it was built with are used by whoever opens it later."""
+    path, built = tmp_path / "index.lance", {"chunking.max_tokens": 77, "store.kind": "lancedb"}
+    (tmp_path / "moon.md").write_text("The moon is bright.", encoding="utf-8")
+    with open_index(path, config=load_config("lexical", overrides=built)) as index:
+        index.ingest(tmp_path / "moon.md")
+    with open_index(path) as index:
+        assert index.config.chunking.max_tokens == 77
+        assert index.retrieve("moon").hits
+    assert [file.suffix for file in path.iterdir() if "settings" in file.name] == [".json"]
+
+
 def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     """Passages, their vectors, texts and sources outlive the store, and so does its version."""
     state = SourceState("s", "h", "r", 1)

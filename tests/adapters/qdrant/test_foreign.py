@@ -207,7 +207,7 @@ def test_points_without_a_text_are_left_out() -> None:
         assert best.chunk_id == ID
 
     async def none(store: QdrantStore) -> None:
-        with pytest.raises(IndexFormatError, match=r"\[store.qdrant.fields\] text"):
+        with pytest.raises(IndexFormatError, match=rf"record '{OTHER}' .*\[store.qdrant.fields\] text"):
             await store.search(SearchRequest(5, vector=unit(0)))
 
     service = filled(collection)
@@ -272,6 +272,8 @@ def test_an_empty_collection_is_an_empty_index() -> None:
 
     async def test(store: QdrantStore) -> None:
         assert (await store.describe()).chunks == 0
+        for request in (SearchRequest(5, vector=unit(0)), SearchRequest(5, text="word")):
+            assert await store.search(request) == ()
         with pytest.raises(IndexFormatError, match="made for other vectors"):
             await put(store, chunk("a"))
 

@@ -301,6 +301,7 @@ def test_a_damaged_file_is_reported_and_left_alone(tmp_path: Path, damage: Any) 
 def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
     """Such as a process leaves that was killed while it made it."""
     path = tmp_path / "index.stats.db"
+    assert reset_totals(path) is False
     path.touch()
     assert read_totals(path) is None
     assert reset_totals(path) is False
