@@ -99,6 +99,7 @@ def test_an_endless_message_is_shortened(caplog: pytest.LogCaptureFixture) -> No
     assert result.hits
     assert "so long so long" in result.degraded[0].reason
     assert len(result.degraded[0].reason) < 5_000
+    assert result.degraded[0].reason.endswith(" …")
     assert sum(len(record.error or "") for record in result.trace) < 20_000
     assert sum(len(line) for line in caplog.messages) < 20_000
 

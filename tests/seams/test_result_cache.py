@@ -14,7 +14,7 @@ pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
 from pinecone import Pinecone
 from qdrant_client import QdrantClient, models
 
-from retrieval_core import Chunk, load_config, open_index
+from retrieval_core import Chunk, load_config, open_index, open_indexes
 from retrieval_core.compat import pipeline
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.pinecone_service import KEY as PINECONE_KEY
@@ -122,3 +122,14 @@ def test_an_index_file_is_cached_until_something_is_written(tmp_path: Path) -> N
         assert (first.from_cache, second.from_cache) == (False, True)
         index.delete("moon.md")
         assert [hit.id for hit in index.retrieve(QUERY).hits] == ["sun"]
+
+
+def test_results_of_several_indexes_are_cached_too(tmp_path: Path) -> None:
+    """A query that wants no cached result gets a new one."""
+    files = {name: tmp_path / f"{name}.db" for name in ("one", "two")}
+    for name, file in files.items():
+        with open_index(file, embedder=FakeEmbedder()) as index:
+            index.add([Chunk(name, name, TEXT)])
+    with open_indexes(files, embedder=FakeEmbedder()) as indexes:
+        cached = [indexes.retrieve(QUERY, use_cache=wanted).from_cache for wanted in (False, None, None, False, True)]
+    assert cached == [False, False, True, False, True]

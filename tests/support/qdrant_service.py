@@ -103,7 +103,9 @@ class QdrantService:
 
     def _describe(self, name: str, _body: Any) -> Any:
         info = self.client.get_collection(name)
-        return info.model_copy(update={"payload_schema": self.indexes.get(name, {})})
+        # In the local mode nothing counts as indexed.
+        indexed = {"payload_schema": self.indexes.get(name, {}), "indexed_vectors_count": info.points_count}
+        return info.model_copy(update=indexed)
 
     def _create(self, name: str, body: Any) -> bool:
         given = models.CreateCollection.model_validate(body)

@@ -21,7 +21,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     StoreError,
 )
-from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.ports import Change, ChunkRange, CollectionState, FetchRequest, SearchRequest
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import chunk, put, unit
 from retrieval_core.types import PageSpan
@@ -45,6 +45,9 @@ def test_a_collection_of_another_program_is_read(program: str) -> None:
     async def test(store: QdrantStore) -> None:
         info = await store.describe()
         assert (info.chunks, info.documents, info.manifest, info.sides) == (2, 0, None, {"dense"})
+        assert (
+            info.collection == await store.describe_collection() == CollectionState(DIMENSION, "Cosine", 2, 2, "green")
+        )
         found = await store.search(SearchRequest(2, vector=unit(0), with_vectors=True))
         assert [item.chunk_id for item in found] == [ID, OTHER]
         passage = found[0].chunk

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import tempfile
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -340,3 +341,28 @@ def test_a_store_in_memory_holds_its_index_always() -> None:
         assert store.held() is None
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("part", ["DELETE FROM word_segments", "DELETE FROM chunks WHERE id = 'c0'"])
+def test_an_index_that_lacks_a_part_is_not_held(part: str, tmp_path: Path) -> None:
+    """It is searched in the file, which says what is damaged."""
+    path = tmp_path / "index.db"
+
+    async def held() -> HeldIndex | None:
+        store = SqliteStore(path)
+        try:
+            await store.hold()
+            return await held_by(store)
+        finally:
+            await store.aclose()
+
+    async def fill() -> None:
+        store = SqliteStore(path)
+        await store.upsert(Change((chunk("c0", "moon"), chunk("c1", "sun"))))
+        await store.aclose()
+
+    asyncio.run(fill())
+    assert asyncio.run(held()) is not None
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(part)
+    assert asyncio.run(held()) is None
