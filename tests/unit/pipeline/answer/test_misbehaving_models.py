@@ -70,6 +70,20 @@ def test_a_model_that_streams_nothing_for_ever_is_stopped(piece: str) -> None:
     assert "did not stop" in answer.error
 
 
+@pytest.mark.parametrize(("length", "is_too_long"), [(20_000, False), (20_001, True)])
+def test_an_answer_that_is_too_long_is_cut_off(length: int, *, is_too_long: bool) -> None:
+    """And says so, however few pieces it comes in."""
+
+    class Long(FakeLLM):
+        async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
+            self.requests.append(request)
+            yield "word " * 3_000
+            yield "w" * (length - 15_000)
+
+    answer = check_stream(events_of(an_answering_pipeline(Long([]))))
+    assert ("did not stop: its answer was cut off after 20000 characters" in (answer.error or "")) is is_too_long
+
+
 def test_a_stream_that_cannot_be_closed_is_an_answer_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     """How a plug-in ends is its own business; a warning says so."""
 
