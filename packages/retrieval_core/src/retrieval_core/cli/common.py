@@ -1,4 +1,4 @@
-"""What all commands share: options, configuration, messages in plain text, and how they end."""
+"""Common parts of all commands: options, configuration, messages in plain text, and exit codes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _EXPECTED = {
     **dict.fromkeys(("dict_type", "mapping_type"), _TABLE),
     "finite_number": "Input should be a finite number, or null for no limit",
 }
-"""What is said of values that are written otherwise than Python would name them, by Pydantic's type of error."""
+"""Messages about invalid values, by Pydantic's type of error."""
 
 
 def host_of(url: str) -> str:
@@ -73,7 +73,7 @@ def checked_host(host: str) -> str:
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether what stands under a name, such as an option or a parameter of an address, is to be kept secret."""
+    """Return whether the value of an option or of a parameter of an address is secret."""
     return re.search(_SECRET_NAME, name) is not None
 
 

@@ -199,7 +199,7 @@ def lay_over(tree: dict[str, Any], source: Mapping[str, Any]) -> None:
 
 
 def replace_switches(tree: dict[str, Any], problems: list[str]) -> None:
-    """Replace ``enabled`` beside ``kind`` by the kind that it stands for.
+    """Replace ``enabled`` beside ``kind`` by the kind that it means.
 
     Args:
         tree: All sources, which is changed.

@@ -335,7 +335,7 @@ class SimilarQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What came of looking for a question.
+    """The result of looking for a question.
 
     Attributes:
         match: The nearest question that asks the same; ``None`` where there is none.

@@ -375,7 +375,7 @@ async def list_documents(begin: Callable[[], Run], stores: Mapping[str, Store]) 
     """Yield the documents of indexes, by index and id.
 
     Args:
-        begin: Begins a run with a deadline of its own, for one page.
+        begin: Begins a run with a new deadline, for one page.
         stores: By the name of the index; the name of a single index is empty.
 
     Raises:

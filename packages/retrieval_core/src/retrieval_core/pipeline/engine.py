@@ -1,4 +1,4 @@
-"""What happens to a query: the whole of it, on one page. The stages and their order are in ``stage_list``.
+"""The way of a query, on one page. The stages and their order are in ``stage_list``.
 
 ::
 

@@ -92,7 +92,7 @@ class Lifecycle(Closing):
         self._slow: set[int] = set()
 
     def _run(self, at_most: float | None = None) -> Run:
-        """Begin a run, with a deadline of its own, which is ``at_most`` so many seconds."""
+        """Begin a run with a new deadline, ``at_most`` so many seconds."""
         bounds = [each for each in (self.config.deadline_seconds, at_most) if each is not None]
         return Run(self._pool, seconds=min(bounds, default=None), clock=self._clock, guard=self._guard)
 
@@ -207,7 +207,7 @@ def guard_of(config: RetrievalConfig, observer: Observer | None = None) -> Guard
 
 
 def questions_with(embedder: Embedder, settings: RetrievalConfig, now: Callable[[], float]) -> Questions:
-    """Return what embeds questions, remembers as many as is configured, and opens the embedder anew when it fails."""
+    """Return what embeds questions, remembers as many as is configured, and reopens the embedder after a failure."""
     kept = settings.cache.embeddings if settings.cache.is_on else 0
     remembered = EmbeddingCache(kept, now) if kept else None
     return Questions(embedder, remembered, Recovery(now, BREAKER_PAUSE))

@@ -31,7 +31,7 @@ MAX_TOP_K = 1000
 _PLANNED = frozenset(
     {"top_k", "mode", "score_threshold", "transforms", "variants", "history", "session_id", "use_cache"}
 )
-"""Options that have a field in the plan of their own."""
+"""Options that have a field in the plan."""
 
 
 class QueryOptions(TypedDict, total=False):

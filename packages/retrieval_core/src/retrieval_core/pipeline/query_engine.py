@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.answer import AnswerEvidence, Question, Search
+from retrieval_core.pipeline.answer import AnswerEvidence, EvidenceSearch, Question
 from retrieval_core.pipeline.context import check_citations, list_documents, make_context, with_budget
 from retrieval_core.pipeline.lifecycle import Lifecycle
 from retrieval_core.pipeline.options import AnswerOptions, QueryOptions, answer_options, checked_values, query_options
@@ -573,11 +573,11 @@ class QueryEngine(Display, Lifecycle):
         max_tokens, prompt, verify = (given.pop(name, None) for name in ("max_tokens", "prompt_override", "verify"))
         verify = self.config.answer.verify if verify is None else verify
         given_options = QueryOptions(**given)
-        searches = (Search(self._find_evidence(self._retrieval, query, filters, max_tokens, given_options)),)
+        searches = (EvidenceSearch(self._find_evidence(self._retrieval, query, filters, max_tokens, given_options)),)
         if self._by_meaning is not None:
             by_meaning: QueryOptions = {**given_options, "mode": "dense", "transforms": ()}
             find = self._find_evidence(self._by_meaning, query, filters, max_tokens, by_meaning)
-            searches += (Search(find, "dense"),)
+            searches += (EvidenceSearch(find, "dense"),)
         question = Question(query, given.get("history", ()), prompt, verify=verify, strict=self.config.strict)
 
         async def work(tell: Callable[[AnswerEvent], None]) -> Answer:

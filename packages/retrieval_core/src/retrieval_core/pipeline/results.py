@@ -236,7 +236,7 @@ async def answer_many(
     """Return an outcome for each question, in their order.
 
     Args:
-        make_run: Begins a run with a deadline of its own.
+        make_run: Begins a run with a new deadline.
         questions: Embeds.
         answer: Answers one question.
         queries: As they were asked.
@@ -283,7 +283,7 @@ def _normalized(query: str, config: RetrievalConfig) -> Query | RetrievalError:
 async def _embedded(make_run: Callable[[], Run], questions: Questions, texts: Sequence[str]) -> dict[str, Vector]:
     """Return the vectors of questions, as far as they could be embedded together; the others embed their own.
 
-    One batch after the other, each with a time budget of its own, until one fails.
+    One batch after the other, each with its own deadline, until one fails.
     """
     embedder, remembered = questions.embedder, questions.remembered
     known = {text: remembered.get(text) for text in texts} if remembered is not None else {}
@@ -302,6 +302,6 @@ async def _embedded(make_run: Callable[[], Run], questions: Questions, texts: Se
                 for text, vector in zip(batch, outcome.value, strict=True)
             }
         except (DimensionMismatchError, EmbeddingError, TypeError, ValueError):
-            break  # asked for alone, each of them will tell what is wrong
+            break  # each of them reports its error when it is requested separately
         vectors |= made if remembered is None else {text: remembered.set(text, made[text]) for text in made}
     return vectors

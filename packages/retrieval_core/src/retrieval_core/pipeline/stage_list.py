@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
-    """What a query passes through, besides what is searched.
+    """The components that a query passes through.
 
     Attributes:
         transformers: Query transformers by name.

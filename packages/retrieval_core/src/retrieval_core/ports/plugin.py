@@ -127,7 +127,7 @@ def as_plugin(given: object, port: type[P]) -> P:
                 msg = f"{port.port_role} {type(given).__name__} has no {name}: set it in the class or its constructor"
                 raise InvalidParameterError(msg)
         return given
-    return cast("P", _adapter_of(type(given), dir(given), port)(given))
+    return cast("P", _wrapper_of(type(given), dir(given), port)(given))
 
 
 def as_optional(given: object, port: type[P]) -> P | None:
@@ -137,10 +137,10 @@ def as_optional(given: object, port: type[P]) -> P | None:
 
 def given_as(plugin: object) -> Any:
     """Return the object that :func:`as_plugin` was called with."""
-    return plugin.wrapped if isinstance(plugin, _Adapter) else plugin
+    return plugin.wrapped if isinstance(plugin, Wrapper) else plugin
 
 
-class _Adapter:
+class Wrapper:
     """Mixed into a port: its methods are those of another object."""
 
     def __init__(self, wrapped: object) -> None:
@@ -155,8 +155,8 @@ class _Adapter:
         return repr(self.wrapped)
 
 
-def _adapter_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callable[[object], object]:
-    if issubclass(kind, port):  # what it has from the port is no optional method of its own
+def _wrapper_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callable[[object], object]:
+    if issubclass(kind, port):  # what it has from the port is no optional method of the plug-in
         inherited = {name for name in port.port_optional if getattr(kind, name) is getattr(port, name)}
         names = [name for name in names if name not in inherited or not _is_default(kind, name, port)]
     own: dict[str, Any] = {
@@ -164,11 +164,11 @@ def _adapter_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callabl
         for name in port.port_calls
         if name in names or name not in port.port_optional
     }
-    # What the object has, and what each plug-in of the port must have, which fails as on the object itself.
+    # Its attributes, and those that the port requires: a missing one fails as on the object itself.
     for name in {*names, *port.port_attributes} - {*port.port_calls, *vars(Plugin)}:
         if not name.startswith("_"):
             own[name] = property(attrgetter(f"wrapped.{name}"))
-    return type(f"{port.__name__}Of{kind.__name__}", (_Adapter, port), own)
+    return type(f"{port.__name__}Of{kind.__name__}", (Wrapper, port), own)
 
 
 def are(items: object, fits: Callable[[Any], bool]) -> bool:

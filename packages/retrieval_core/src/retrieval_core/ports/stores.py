@@ -30,6 +30,7 @@ from retrieval_core.errors import (
     checked_count,
 )
 from retrieval_core.ports.index_values import Candidate, Fetched, TermCounts
+from retrieval_core.ports.plugin import Wrapper
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import OPERATORS, operators_of
 
@@ -579,19 +580,8 @@ def _is_defined(kind: type[Store], *names: str) -> bool:
     return any(getattr(kind, name) is not getattr(Store, name) for name in names)
 
 
-class _Wrapper(Store):
+class _Wrapper(Wrapper, Store):
     """The methods of another object, as those of a store."""
-
-    def __init__(self, wrapped: object) -> None:
-        self.wrapped = wrapped
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "wrapped":  # of a copy that is being made
-            raise AttributeError(name)
-        return getattr(self.wrapped, name)
-
-    def __repr__(self) -> str:
-        return repr(self.wrapped)
 
     def held(self) -> HeldIndex | None:
         held = getattr(type(self.wrapped), "held", None)  # not one that it passes on from what it wraps itself

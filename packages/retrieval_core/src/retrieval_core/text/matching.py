@@ -285,7 +285,7 @@ _COUNTS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _NUMBERS = {word: f"{n}" for n, word in enumerate(_COUNTS)} | {word: f"{n}0" for n, word in enumerate(_TENS, 2)}
 _PART = re.compile(f"{'|'.join(_TENS)}|hundred|thousand|million|billion|dozen|half|quarter")
-"""What is a part of a larger number."""
+"""Parts of larger numbers."""
 _NEGATION = re.compile(
     "not?|never|cannot|without|nor|neither|none|nothing|nobody|unable|impossible|un(?:supported|available|affected)"
     "|disa(?:llow|ble)(?:ed|d|s)?|lack(?:s|ing)?|.+n't"

@@ -204,7 +204,7 @@ class Display:
         return None
 
     def _lines(self) -> Sequence[object]:
-        """Return what has a line of its own."""
+        """Return the items that have their own line."""
         return ()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What all stores of this library repeat: the identity of an index, its manifest, and its description."""
+"""The common base of our stores: the identity of an index, its manifest and its description."""
 
 from __future__ import annotations
 

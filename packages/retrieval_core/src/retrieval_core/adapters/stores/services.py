@@ -1,4 +1,4 @@
-"""What stores over services have in common: several requests at a time, and records that only we can filter exactly."""
+"""Common parts of stores over services: parallel requests, and exact filtering where the service can't filter."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def exact_float(value: float) -> float | None:
 
 
 def item_token(path: str, value: str | float) -> str:
-    """Return a text that stands for a value below a path; equal values, and no others, have the same."""
+    """Return a text that identifies a value below a path; only equal values have the same."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps([path, value])

@@ -352,7 +352,7 @@ class _Reader:
         try:
             if self._is_json:
                 value = json.loads(text)
-                text = text.replace("\t", " ")  # JSON has tabs between its words alone, where YAML allows none
+                text = text.replace("\t", " ")  # JSON has tabs only between its tokens, and YAML allows none there
             loader = cast("Any", _Loader(text))
             root = loader.get_single_node()
             known: dict[int, int] = {}

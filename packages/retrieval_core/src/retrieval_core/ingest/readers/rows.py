@@ -49,7 +49,7 @@ def parse_rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list
         delimiter: One character.
 
     Raises:
-        RowError: Something stands behind a closing quotation mark, one is not closed, or a cell is too long.
+        RowError: There is text after a closing quotation mark, one is not closed, or a cell is too long.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))  # of the process, so it is never lowered
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -254,7 +254,7 @@ class Layout:
     """The roles of a table's columns.
 
     Attributes:
-        key: The column with a value of its own for each row, ``None`` if there is none.
+        key: The column with a different value in each row, ``None`` if there is none.
         fields: The metadata field that a column becomes, where that is not its own name.
     """
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEvidence:
-    """What an answer is written from."""
+    """The result and the context that an answer is written from."""
 
     result: RetrievalResult
     pack: ContextPack
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class EvidenceSearch:
     """One way of finding the evidence for an answer.
 
     Attributes:
@@ -37,7 +37,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be answered, and how.
+    """A question, and how to answer it.
 
     Attributes:
         text: As it was asked.

@@ -46,7 +46,7 @@ from retrieval_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from retrieval_core.pipeline.answer import AnswerEvidence, Question, Search
+    from retrieval_core.pipeline.answer import AnswerEvidence, EvidenceSearch, Question
     from retrieval_core.ports import LLM, Verdicts, Verified
     from retrieval_core.run.runner import Run
     from retrieval_core.types import AnswerEvent, AnswerKind, Confidence, ContextPack, FallbackStep, RetrievalResult
@@ -151,7 +151,7 @@ class AnswerWriter:
         self,
         run: Run,
         question: Question,
-        searches: Sequence[Search],
+        searches: Sequence[EvidenceSearch],
         emit: Callable[[AnswerEvent], None],
     ) -> AnswerOutcome:
         """Answer a question, and tell what happens as it happens; the last event is ``done``.
@@ -203,7 +203,7 @@ class AnswerWriter:
         return self._end(run, question, made, told)
 
     async def _find(
-        self, run: Run, question: Question, searches: Sequence[Search], told: _Told
+        self, run: Run, question: Question, searches: Sequence[EvidenceSearch], told: _Told
     ) -> Ok[AnswerEvidence] | Failed:
         """Return what the first search that works finds; the failure of the last one where none does."""
         failed = Failed("search", SearchError("there is nothing to search"))

@@ -345,7 +345,7 @@ class QuoteCandidate:
 
     @property
     def above(self) -> str:
-        """The titles that it stands under, on one line; may be empty."""
+        """Its titles, on one line; may be empty."""
         citation = self.passage.citation
         return " > ".join(dict.fromkeys(filter(None, (citation.title, *citation.section_path, *self.headings))))
 

@@ -290,7 +290,7 @@ def without_repetition(items: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[R
 
     Better is the better role, then the earlier place. Texts are compared by where they stand in their document; those
     that do not tell are compared by id alone. Of two items that claim the same place for different texts, the worse
-    one's place is not believed. Of items with one id the best is taken, and the others are passed over.
+    one's place is not believed. Of items with one id the best is taken, and the others are skipped.
 
     What is withheld of a primary is cut out of what stands around the primaries too, though not out of other primaries.
 

@@ -1,4 +1,4 @@
-"""What is shown of the hits: only their relevant sentences, and all hits as one text for a prompt."""
+"""Pruning and formatting of hits: only their relevant sentences, and all hits as one text for a prompt."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ class Prune(Stage):
         return (self._pruner,)
 
     def is_fault(self, error: Exception, _state: SearchState) -> bool:
-        """Return whether to raise an error: a pruner that is not installed is done without."""
+        """Return whether to raise an error: a pruner that is not installed is skipped."""
         return is_fault_of_an_improvement(error)
 
     async def __call__(self, run: Run, state: SearchState) -> SearchState:

@@ -264,7 +264,7 @@ _METHODS: dict[str, Callable[[Sequence[float]], list[float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """What one index found.
+    """The hits of one index.
 
     Attributes:
         name: The index's.

@@ -166,7 +166,7 @@ def maximal_marginal_relevance(
         ranked: Best first. Chunks without a vector cannot be compared; they keep their relevance and repel nothing.
         vectors: By chunk id, shape ``(dimension,)``, unit length.
         top_k: How many to choose, at least 1.
-        lambda_mult: In [0, 1]; 1 orders by relevance alone, 0 by difference alone.
+        lambda_mult: In [0, 1]; 1 orders only by relevance, 0 only by difference.
 
     Returns:
         At most ``top_k``, in the order they were chosen; the marginal relevances never rise.

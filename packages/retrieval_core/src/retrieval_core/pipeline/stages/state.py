@@ -121,7 +121,7 @@ class SearchResults:
 
     @property
     def sides(self) -> tuple[Candidates, ...]:
-        """What each side found that was searched."""
+        """The candidates of each side that was searched."""
         return tuple([side for side in (self.dense, self.lexical, self.both) if side is not None])
 
     @property

@@ -7,7 +7,7 @@ in :mod:`retrieval_core.testing` checks that. The JSON form is in :mod:`retrieva
 - A ``null`` is the same as an absent field.
 - A list matches where one of its items does.
 - Numbers compare with numbers and text with text; ``true`` is not ``1``; nothing else is ever equal.
-- ``Ne``, ``NotIn`` and ``Not`` are plain negations, so they match where the field is absent.
+- ``Ne``, ``NotIn`` and ``Not`` are plain negations, so they match if the field is absent.
 - ``Text`` and ``Glob`` ignore case. In a glob ``*`` stands for any run of characters and ``?`` for one; there is no
   other syntax, and matching takes time linear in the text for each ``*``.
 """

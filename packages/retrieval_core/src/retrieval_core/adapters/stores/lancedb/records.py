@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 ALL = 2**31 - 1
-"""The limit that stands for none."""
+"""The limit that means no limit."""
 _LAST = 2**64 - 1
 
 

@@ -11,7 +11,7 @@ still work.
 
 Two points on which Pinecone's documentation is silent, or has changed, are not relied on:
 
-- Whether ``$ne`` and ``$nin`` match where the field is absent: each stands beside an explicit ``$exists``.
+- Whether ``$ne`` and ``$nin`` match if the field is absent: each is sent with an explicit ``$exists``.
 - Whether ``$in`` takes booleans, and values of several types: each type is asked for by itself.
 
 Where Pinecone cannot be exact, the translation matches more, never less: it has no patterns and no search inside of
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Condition, Filter, Scalar
 
 RESERVED = "_rc"
-"""Prefix of our own names; a user's field with such a name is opaque."""
+"""Prefix of the library's fields; a user's field with such a name is opaque."""
 RECORD = "_rc"
 """The chunk as JSON, without its text and without long values that are stored under their own names."""
 TEXT = "_rc_text"

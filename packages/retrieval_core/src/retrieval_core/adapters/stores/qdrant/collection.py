@@ -65,7 +65,7 @@ class QdrantConnection(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the collections are, for people."""
+        """Return the location of the collections, for messages."""
         ...
 
     @property
@@ -158,7 +158,7 @@ class QdrantServer(VendorConnection["AsyncQdrantClient"]):
     def _make(self, key: str) -> AsyncQdrantClient:
         from qdrant_client import AsyncQdrantClient  # noqa: PLC0415 - an extra
 
-        # The check of versions would be a request of its own, in a thread that nobody waits for.
+        # Checking versions would send one more request, in a thread that nobody waits for.
         return AsyncQdrantClient(
             url=self._base_url,
             api_key=None if key == NO_KEY else key,
@@ -273,7 +273,7 @@ class LocalQdrant:
 
 
 def _said_in(error: Any) -> object:
-    """Return the message of an error's answer; Qdrant's stands in ``{"status": {"error": …}}``."""
+    """Return the message of an error response; Qdrant's has it in ``{"status": {"error": …}}``."""
     try:
         return error.structured()["status"]["error"]
     except (ValueError, KeyError, TypeError):

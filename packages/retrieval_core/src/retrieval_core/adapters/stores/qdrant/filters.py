@@ -248,7 +248,7 @@ def _any_of(path: str, values: Sequence[Scalar], mapping: FieldMapping) -> Expre
     found = either(*(_equal(key, value, is_read=path in mapping.paths) for key in keys for value in values))
     if path != "document_id":
         return found if len(keys) == len(mapping.places(path)) else either(found, _absent(keys))
-    # A point whose document id is absent, or cannot be read as one, is a document of its own.
+    # If the document id of a point is missing or unreadable, the point counts as one document.
     own = [number for value in values if isinstance(value, str) and (number := native_id(value)) is not None]
     return either(found, _absent(keys), {"has_id": own} if own else False)
 

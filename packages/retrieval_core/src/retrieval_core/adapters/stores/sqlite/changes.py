@@ -20,7 +20,7 @@ SETTLED_FINE = 0.1
 """
 
 PATIENCE = 1.0
-"""Seconds to wait for other threads that mark a moment, each in microseconds of its own; then the file is read."""
+"""Seconds to wait for other threads to mark a moment, each within microseconds; then the file is read."""
 
 
 class FileId(NamedTuple):
