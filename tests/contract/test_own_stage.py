@@ -81,6 +81,21 @@ def test_a_stage_that_fails_is_done_without() -> None:
         shop.retrieve("moon")
 
 
+class Nothing(Newest):
+    """Forgets to return a state."""
+
+    async def __call__(self, run: Run, state: SearchState) -> SearchState:
+        return None  # type: ignore[return-value] - as a plug-in without types may
+
+
+def test_a_stage_that_returns_something_else_is_done_without() -> None:
+    """The hits stay as they were."""
+    with pipeline(Nothing()) as shop:
+        result = shop.retrieve("moon")
+        assert len(result.hits) == 3
+        assert [each.reason for each in result.degraded] == ["the stage returned None, which is no SearchState"]
+
+
 def test_a_stage_that_cannot_be_placed_is_refused() -> None:
     """The error names the stages that there are."""
     stage = Newest()

@@ -293,6 +293,23 @@ def test_unknown_fields_are_refused() -> None:
 
     with pytest.raises(InvalidParameterError, match=r"headline cannot be mapped; choose from .*metadata"):
         QdrantStore(url="http://localhost", fields={"headline": "x"})
+    for fields in ("elasticsearch", {"preset": "elasticsearch"}):
+        with pytest.raises(InvalidParameterError, match=r"no preset 'elasticsearch'; choose from .*llamaindex"):
+            QdrantStore(url="http://localhost", fields=fields)
+
+
+@pytest.mark.parametrize("fields", ["llamaindex", {"preset": "llamaindex"}, {"text": "_node_content"}])
+def test_a_mapping_may_be_named(fields: Any) -> None:
+    """As a preset, or as version 0.1 did for LlamaIndex."""
+    collection = COLLECTIONS["LlamaIndex"]
+
+    async def test(store: QdrantStore) -> None:
+        found = await store.search(SearchRequest(1, vector=unit(0)))
+        assert found[0].chunk is not None
+        assert found[0].chunk.text == TEXT
+
+    with WireServer(filled(collection)) as server:
+        run(server, test, collection="docs", fields=fields)
 
 
 def test_closing(tmp_path: Any) -> None:
