@@ -193,12 +193,3 @@ def test_the_schema_takes_what_the_reader_takes(folder: Path) -> None:
     told["cases"][0]["expects"] = {}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(told, schema)
-
-
-def test_a_service_that_is_not_there_is_an_error_of_each_case(folder: Path) -> None:
-    result = retrieval("run", written(folder), "--url", "http://127.0.0.1:9", "--json", fake=False)
-    assert result.exit_code == 2
-    kinds = {problem["error"] for case in json.loads(result.stdout)["results"] for problem in case["problems"]}
-    assert kinds == {"ConnectionError"}
-    refused = retrieval("run", "zoo.retrieval.yaml", "--url", "ftp://x", fake=False)
-    assert (refused.exit_code, "http://" in refused.output) == (2, True)

@@ -108,7 +108,6 @@ def test_a_broken_file_is_one_error_with_its_place(project: Path) -> None:
 
 def test_the_index_can_be_given(project: Path) -> None:
     assert "IndexNotFoundError" in run(project, "--retrieval-index", "other.db")[1]
-    assert "ServiceConnectionError" in run(project, "--retrieval-index", "http://127.0.0.1:9")[1]
 
 
 def test_the_time_of_loading_a_model_is_no_cases(project: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from retrieval_core.cli.common import Given
-    from retrieval_core.evaluate.suite import CaseStatus, Suite, SuiteResult, Target
+    from retrieval_core.evaluate.suite import CaseStatus, Suite, SuiteResult
     from retrieval_core.index.index import Index
-    from retrieval_core.run.sync import SyncBridge
 
 FAILED = 1
 """A case failed, or a criterion was missed."""
@@ -26,7 +24,6 @@ HAS_ERRORS = WRONG_USE
 """A case could not be judged."""
 REGRESSION = 3
 """Less is found than before, by more than noise."""
-TOKEN = "RETRIEVAL_SUITE_TOKEN"  # noqa: S105 - the name of a variable
 _MEASURES = click.Choice(("recall@5", "recall@k", "ndcg@10", "mrr"))
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _NEW_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -54,8 +51,6 @@ def suite_group() -> None:
 
 @suite_group.command("run")
 @click.argument("file", type=_FILE)
-@click.option("--url", help="Test a server, such as http://127.0.0.1:8000.")
-@click.option("--name", "index_name", help="Choose the index of that server.")
 @click.option("--mode", type=MODES, metavar=MODE_NAMES, help="Set the mode of cases that have none.")
 @click.option("--tag", "tags", multiple=True, help="Run only cases with this tag. Repeatable.")
 @click.option(
@@ -68,8 +63,6 @@ def suite_group() -> None:
 def run_command(
     *,
     file: Path,
-    url: str | None,
-    index_name: str | None,
     tags: tuple[str, ...],
     concurrency: int,
     twice: bool,
@@ -79,8 +72,7 @@ def run_command(
 ) -> None:
     """Run the cases of a suite and show the failures.
 
-    FILE is *.retrieval.yaml or *.retrieval.json, and may name its index. Set the token for --url in
-    RETRIEVAL_SUITE_TOKEN.
+    FILE is *.retrieval.yaml or *.retrieval.json, and may name its index.
     """
     from retrieval_core.cli.render_suite import print_comparison, print_suite  # noqa: PLC0415 - help needs none of this
     from retrieval_core.errors import InvalidParameterError  # noqa: PLC0415
@@ -90,8 +82,8 @@ def run_command(
     _check_reports(reports)
     suite = _in_mode(_tagged(read_suite(file), tags), given.mode)
     earlier = None if before is None else read_report(before)
-    with _target(suite, file, given, url, index_name) as (sync, target):
-        result = _run(sync, target, suite, concurrency, twice=twice)
+    with _index(suite, file, given) as index:
+        result = _run(index, suite, concurrency, twice=twice)
     for report in reports:
         report.write_text(_report(result, earlier, report.suffix), encoding="utf-8")
     if given.as_json:
@@ -146,59 +138,31 @@ def schema_command() -> None:
 
 
 @contextmanager
-def _index(given: Given) -> Generator[Index]:
-    """Open an index that keeps no results: times would be the cache's."""
+def _index(suite: Suite, file: Path, given: Given) -> Generator[Index]:
+    """Open the index of the command line, or else the one that the suite names, without a cache that would answer."""
     from dataclasses import replace  # noqa: PLC0415 - help needs none of this
 
     from retrieval_core.index.open import open_index  # noqa: PLC0415
 
+    is_chosen = given.index_files or any(assignment.startswith("index=") for assignment in given.assignments)
+    if suite.index is not None and not is_chosen:
+        given = replace(given, index_files=(str(file.parent / suite.index),))
     config = replace(given, assignments=(*given.assignments, "cache.kind=none")).config()
     with open_index(config=config) as index:
         yield index
 
 
-@contextmanager
-def _target(
-    suite: Suite, file: Path, given: Given, url: str | None, index_name: str | None
-) -> Generator[tuple[SyncBridge, Target]]:
-    """Open what is asked: the service or index of the command line, or else the one that the suite names."""
-    from dataclasses import replace  # noqa: PLC0415 - help needs none of this
-
-    from retrieval_core.evaluate.suite import IndexTarget, ServiceTarget  # noqa: PLC0415
-    from retrieval_core.run.sync import SyncBridge  # noqa: PLC0415
-
-    named = suite.index
-    # A file may come from anybody, and must not say where the token goes.
-    token = None if url is None else os.environ.get(TOKEN)
-    if url is None and not given.index_files and named is not None:
-        if named.startswith(("http://", "https://")):
-            url = named
-        elif not any(assignment.startswith("index=") for assignment in given.assignments):
-            given = replace(given, index_files=(str(file.parent / named),))
-    if url is not None:
-        if given.assignments or given.config_file or given.store or given.index_files:
-            msg = "--index, --store, --config and --set don't apply to a server. Leave them out with --url."
-            raise click.UsageError(msg)
-        sync = SyncBridge()
-        try:
-            yield sync, ServiceTarget(url, index=index_name, token=token)
-        finally:
-            sync.close()
-        return
-    with _index(given) as index:
-        yield index.sync, IndexTarget(index)
-
-
-def _run(sync: SyncBridge, target: Target, suite: Suite, concurrency: int, *, twice: bool) -> SuiteResult:
-    from retrieval_core.evaluate.suite import run_suite  # noqa: PLC0415 - help needs none of this
+def _run(index: Index, suite: Suite, concurrency: int, *, twice: bool) -> SuiteResult:
+    from retrieval_core.evaluate.suite import IndexTarget, run_suite  # noqa: PLC0415 - help needs none of this
 
     with progress_bar("cases") as show:
 
         def on_progress(_name: str, _status: CaseStatus, done: int, total: int) -> None:
             show(suite.name, done, total)
 
+        target = IndexTarget(index)
         running = run_suite(target, suite, concurrency=concurrency, twice=twice, on_progress=on_progress)
-        return sync.run(running, seconds=None)
+        return index.sync.run(running, seconds=None)
 
 
 def _tagged(suite: Suite, tags: tuple[str, ...]) -> Suite:
@@ -213,7 +177,7 @@ def _tagged(suite: Suite, tags: tuple[str, ...]) -> Suite:
 
 
 def _in_mode(suite: Suite, mode: str | None) -> Suite:
-    """Return the suite with a mode for the cases that have none, so that a service is asked in it too."""
+    """Return the suite with a mode for the cases that have none."""
     if mode is None:
         return suite
     cases = [case if case.mode is not None else case.model_copy(update={"mode": mode}) for case in suite.cases]

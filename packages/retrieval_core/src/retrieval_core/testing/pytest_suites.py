@@ -6,7 +6,6 @@ project without any does not wait for it.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,9 +25,9 @@ _CONFIG = "retrieval_config"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option and the settings for the index to search."""
     group = parser.getgroup("retrieval", "suites of retrieval tests")
-    told = "the index that suites are run on, in place of the one that each names: a file, or a service's address"
-    group.addoption("--retrieval-index", metavar="FILE|URL", help=told)
-    parser.addini(_INDEX, "the index of suites that name none: a file below the root folder, or a service's address")
+    told = "the index that suites are run on, in place of the one that each names"
+    group.addoption("--retrieval-index", metavar="FILE", help=told)
+    parser.addini(_INDEX, "the index of suites that name none, a file below the root folder")
     parser.addini(_CONFIG, "a TOML file or the name of a preset, for opening the indexes of suites")
 
 
@@ -152,20 +151,13 @@ class _Opened:
         if not given:
             given = self._config.getini(_INDEX) or ".retrieval/index.db"
             folder = self._config.rootpath
-        return given if _is_address(given) else str(folder / given)
+        return str(folder / given)
 
     def _open(self, place: str) -> tuple[SyncBridge, Target]:
-        from retrieval_core.evaluate.suite import IndexTarget, ServiceTarget  # noqa: PLC0415
+        from retrieval_core.evaluate.suite import IndexTarget  # noqa: PLC0415
         from retrieval_core.index.open import open_index  # noqa: PLC0415
         from retrieval_core.index.settings import load_index_config  # noqa: PLC0415
-        from retrieval_core.run.sync import SyncBridge  # noqa: PLC0415
 
-        if _is_address(place):
-            bridge = SyncBridge()
-            self._closing.callback(bridge.close)
-            # A file may come from anybody, and must not say where the token goes.
-            token = os.environ.get("RETRIEVAL_SUITE_TOKEN") if place == self._given else None
-            return bridge, ServiceTarget(place, token=token)
         given = self._config.getini(_CONFIG) or None
         if given is not None and given.endswith(".toml"):
             given = str(self._config.rootpath / given)
@@ -181,7 +173,3 @@ def _opened(config: pytest.Config) -> _Opened:
     if _OPENED not in config.stash:
         config.stash[_OPENED] = _Opened(config)
     return config.stash[_OPENED]
-
-
-def _is_address(place: str) -> bool:
-    return place.startswith(("http://", "https://"))

@@ -17,10 +17,9 @@ The command ``retrieval suite`` does the same; docs/suites.md tells all of it.
 from retrieval_core.evaluate.suite.cases import Case, Criteria, Expected, Forbidden, Suite, parse_suite, read_suite
 from retrieval_core.evaluate.suite.results import CaseResult, CaseStatus, Criterion, RetrievedPoint, SuiteResult
 from retrieval_core.evaluate.suite.running import run_case, run_suite
-from retrieval_core.evaluate.suite.targets import IndexTarget, ServiceTarget, Target
+from retrieval_core.evaluate.suite.targets import IndexTarget, Target
 
 __all__ = [
     "Case", "CaseResult", "CaseStatus", "Criteria", "Criterion", "Expected", "Forbidden", "IndexTarget",
-    "RetrievedPoint", "ServiceTarget", "Suite", "SuiteResult", "Target", "parse_suite", "read_suite", "run_case",
-    "run_suite",
+    "RetrievedPoint", "Suite", "SuiteResult", "Target", "parse_suite", "read_suite", "run_case", "run_suite",
 ]  # fmt: skip

@@ -216,7 +216,7 @@ class Suite(_Part):
     name: Name
     description: str | None = None
     index: Text | None = None
-    """A file, relative to the suite's folder, or the address of a service. The command line overrides it."""
+    """A file, relative to the suite's folder. The command line overrides it."""
     defaults: Asked = Asked()
     """For every case that does not say otherwise."""
     criteria: Criteria = Criteria()

@@ -204,7 +204,7 @@ class Subject:
     Attributes:
         corpus: Digest of what is indexed: another one means other documents, or the same read or split in another way;
             ``None`` where the index cannot tell.
-        configuration: The settings of the pipeline; empty for a service.
+        configuration: The settings of the pipeline.
         versions: Of Python and of this library.
     """
 
