@@ -3,11 +3,16 @@
     python tools/mutations.py [--seed SEED] [--count 60] [--jobs 2] [--list] [TESTS ...]
 
 Mutations are drawn at random from ``MUTATED``. The seed is the date if none is given. Each is made in a copy of the
-last commit, and only the tests that execute its line run, those first that are most about its module and short. The map
-of what they execute is kept outside the repository until the code or the tests change. A mutation is caught if a test
-fails that passes without it, or if tests hang that are fast without it. One that no test executes survives. If fewer
-than ``ENOUGH`` are caught, the exit code is 1. Mutations that no test can notice are listed in ``mutations.toml``, each
-with its reason. They aren't counted.
+last commit, and only the tests that execute its line run, those first that are most about its module and short. A
+mutation is caught if a test fails that passes without it, or if tests hang that are fast without it. One that no test
+executes survives. If fewer than ``ENOUGH`` are caught, the exit code is 1. Mutations that no test can notice are listed
+in ``mutations.toml``, each with its reason. They aren't counted.
+
+A number up to 10 becomes one more or one less. A larger one is doubled or halved: nobody can notice a row more in a
+block of 5,000, and boundaries that count have a comparison, which is changed, too.
+
+The map of what tests execute is kept outside the repository. After a commit only tests in changed files run again; new
+lines have the tests of the lines around them. To make the whole map again, delete it.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ast
 import datetime as dt
+import difflib
 import hashlib
 import itertools
 import json
@@ -135,7 +141,8 @@ def changed_expressions(node: ast.AST) -> Iterator[ast.expr]:
         case ast.Constant(value=bool() as value):
             yield ast.Constant(not value)
         case ast.Constant(value=int() | float() as value):
-            yield from (ast.Constant(value + 1), ast.Constant(value - 1))
+            half = value // 2 if isinstance(value, int) else value / 2
+            yield from map(ast.Constant, (value * 2, half) if value > 10 else (value + 1, value - 1))
         case ast.Call(func=called, args=[first, second, *more], keywords=keywords):
             if type(first) is type(second) and not isinstance(first, ast.Starred) and ast.unparse(called) != "cast":
                 yield ast.Call(called, [second, first, *more], keywords)
@@ -291,25 +298,66 @@ class TestMap:
 
     @classmethod
     def load(cls, tests: Sequence[str], jobs: int, place: Path) -> TestMap:
-        """Return the map of the last commit, made now if it isn't kept yet."""
-        trees = output("git", "rev-parse", "HEAD:packages", "HEAD:tests", "HEAD:tools/mutations.py")
-        key = hashlib.sha256(f"{trees}{tests}{sys.version}".encode()).hexdigest()[:16]
+        """Return the map of the last commit: as it is kept, renewed in part, or made if none is kept."""
+        head = output("git", "rev-parse", "HEAD").strip()
+        key = hashlib.sha256(f"{tests}{sys.version}{COVERAGE}".encode()).hexdigest()[:16]
         kept = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "retrieval-core" / f"tests-{key}.json"
-        if not kept.exists():
-            made = json.dumps(cls.made(tests, jobs, place))
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(made, "utf-8")
-        return cls(*json.loads(kept.read_text("utf-8")))
+        known = None
+        if kept.exists():
+            commit, *parts = json.loads(kept.read_text("utf-8"))
+            known = cls(*parts)
+            if commit == head:
+                return known
+            known = known.renewed(commit, tests, jobs, place)
+        known = known or cls.made(tests, jobs, place)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps([head, known.executed, known.seconds, known.failed]), "utf-8")
+        return known
+
+    def renewed(self, commit: str, tests: Sequence[str], jobs: int, place: Path) -> TestMap | None:
+        """Return the map of the last commit from that of an earlier one; None if that isn't known anymore."""
+        try:
+            listed = output("git", "diff", "--name-only", "--no-renames", commit, "HEAD").split()
+        except subprocess.CalledProcessError:
+            return None
+        at_head = set(output("git", "ls-files").split())
+        changed = {file for file in listed if Path(file).name.startswith("test_") and file.startswith((*tests,))}
+        again = TestMap({}, [], [])
+        if present := sorted(changed & at_head):
+            again = TestMap.made(present, jobs, place)
+        executed = dict[str, dict[str, list[int]]]()
+        moved = {file for file in listed if file.startswith(f"{CORE}/")}
+        lines = {file: self.executed.get(file, {}) for file in moved}
+        around = sorted({test for tests in lines.values() for found in tests.values() for test in found})
+        for file in (self.executed.keys() | again.executed.keys() | moved) & at_head:
+            old = self.executed.get(file, {})
+            if file in moved:
+                known = output("git", "show", f"{commit}:{file}").splitlines() if file in self.executed else []
+                old = moved_lines(known, output("git", "show", f"HEAD:{file}").splitlines(), old, around)
+            executed[file] = {
+                line: [test for test in found if self.file_of(test) not in changed] for line, found in old.items()
+            }
+            for line, found in again.executed.get(file, {}).items():
+                executed[file][line] = executed[file].get(line, []) + [test + len(self.seconds) for test in found]
+        failed = [test for test in self.failed if test.partition("::")[0] not in changed]
+        return TestMap(executed, [*self.seconds, *again.seconds], [*failed, *again.failed])
+
+    def file_of(self, test: int) -> str:
+        """Return the file of a test."""
+        return self.seconds[test][0].partition("::")[0]
 
     @staticmethod
-    def made(tests: Sequence[str], jobs: int, place: Path) -> tuple[object, ...]:
+    def made(tests: Sequence[str], jobs: int, place: Path) -> TestMap:
         """Run all tests and return what they execute."""
-        print("finding out which tests execute which lines; this runs all of them once", flush=True)
+        print(
+            f"finding out which lines {'all tests' if len(tests) < 10 else f'tests in {len(tests)} files'} execute",
+            flush=True,
+        )
         times, data, settings = place / "times.json", place / ".coverage", place / "coverage.ini"
         settings.write_text(COVERAGE, "utf-8")
         more = {"TEST_TIMES": str(times), "COVERAGE_FILE": str(data), "COVERAGE_RCFILE": str(settings)}
         code, printed = run_tests(place, ["-p", "tools.mutations", "-n", str(jobs), *tests], 4 * 3600, **more)
-        if code not in {0, 1}:
+        if code not in {0, 1, 5}:
             sys.exit(f"the tests did not run: exit code {code}\n{printed[-3000:]}")
         subprocess.run(
             [sys.executable, "-m", "coverage", "combine", "--quiet"], cwd=place, env=os.environ | more, check=True
@@ -318,13 +366,13 @@ class TestMap:
         number = {test: place for place, test in enumerate(seconds)}
         found = CoverageData(str(data))
         found.read()
-        executed = dict[str, dict[int, list[int]]]()
+        executed = dict[str, dict[str, list[int]]]()
         for file in (file for file in found.measured_files() if file.startswith(f"{place / CORE}/")):
             executed[Path(file).relative_to(place).as_posix()] = {
-                line: sorted({number[test] for one in contexts if (test := one.rpartition("|")[2]) in number})
+                str(line): sorted({number[test] for one in contexts if (test := one.rpartition("|")[2]) in number})
                 for line, contexts in found.contexts_by_lineno(file).items()
             }
-        return executed, list(seconds.items()), failed
+        return TestMap(executed, list(seconds.items()), failed)
 
     def of(self, mutation: Mutation) -> list[tuple[str, float]]:
         """Return the tests that execute a mutation's lines, or its module if that is when it is imported."""
@@ -335,6 +383,26 @@ class TestMap:
         found = set(about) if at_import else {test for tests in own for test in tests}
         best = sorted(found, key=lambda test: (-about[test] / (0.1 + self.seconds[test][1]), test))
         return [self.seconds[test] for test in best]
+
+
+def moved_lines(
+    before: Sequence[str], after: Sequence[str], tests: dict[str, list[int]], otherwise: list[int]
+) -> dict[str, list[int]]:
+    """Return the tests of each line of a changed file by those of its lines before; new files have `otherwise`."""
+    if not before:
+        return {str(line): otherwise for line in range(1, len(after) + 1)}
+    moved = dict[str, list[int]]()
+    for same, begin, end, first, last in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if same == "equal":
+            moved |= {
+                str(new): tests[str(old)]
+                for old, new in zip(range(begin + 1, end + 1), range(first + 1, last + 1), strict=True)
+                if str(old) in tests
+            }
+        else:
+            near = sorted({test for line in range(begin, end + 2) for test in tests.get(str(line), ())})
+            moved |= {str(line): near for line in range(first + 1, last + 1)}
+    return moved
 
 
 def judged(place: Path, mutation: Mutation, known: TestMap) -> tuple[bool, str]:
