@@ -15,9 +15,10 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, Reranker, RerankScores, SearchRequest, as_plugin
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_llm import FakeLLM
+from retrieval_core.testing.fakes_rerank import FakeReranker
 from retrieval_core.testing.fakes_verify import FakeVerifier
 from support.answers import an_answering_pipeline, answer_in, events_of
-from support.pipelines import a_pipeline
+from support.pipelines import TroubledStore, a_pipeline, filled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 TERMS = 128
 RERANKED_AT_A_TIME = 4
+READ_FOR_AN_ANSWER = 14
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -77,6 +79,17 @@ def test_a_verifier_may_check_one_sentence_at_a_time() -> None:
     answer = answer_in(events_of(an_answering_pipeline(llm, verifier=verifier, answer__verify=True)))
     assert answer.degraded == ()
     assert [len(sentences) for _, sentences, _ in verifier.calls] == [1, 1]
+
+
+def test_few_sentences_are_read_for_an_extracted_answer() -> None:
+    """A model reads a question with each of them, which takes longer than the search."""
+    facts = [f"The {word} moon is far from planet number {place}." for place, word in enumerate(ascii_lowercase)]
+    store = TroubledStore()
+    filled(store, [Chunk(f"c{place}", "moons", fact, place) for place, fact in enumerate(facts)])
+    scorer = FakeReranker()
+    answer = answer_in(events_of(an_answering_pipeline(store=store, scorer=scorer), "far moon", top_k=26))
+    assert answer.kind == "extracted"
+    assert sum(len(passages) for _, passages in scorer.calls) == READ_FOR_AN_ANSWER
 
 
 class _Loaded(FakeEmbedder):

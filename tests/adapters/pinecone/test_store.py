@@ -233,6 +233,20 @@ def test_a_source_is_forgotten_before_its_documents() -> None:
         run(server, test)
 
 
+def test_weights_of_words_stay() -> None:
+    """Chunks that are indexed later are compared with those that an earlier version indexed: by BM25, as then."""
+    service = PineconeService(DIMENSION, "dotproduct")
+
+    async def test(store: PineconeStore) -> None:
+        await put(store, chunk("a", "moon moon orbit"), chunk("b", "moon " * 20 + "x " * 300))
+        weights = {name: sorted(record.sparse.values()) for name, record in service.records().items()}
+        assert weights["a"] == pytest.approx([1.6787, 1.9043], abs=1e-4)
+        assert weights["b"] == pytest.approx([2.0537, 2.1896], abs=1e-4)
+
+    with WireServer(service) as server:
+        run(server, test, sparse=True)
+
+
 def test_an_index_is_filled_from_files(tmp_path: Path) -> None:
     """Indexing works as with other stores: what did not change costs nothing, what is gone goes, and all is found."""
     from retrieval_core import open_index

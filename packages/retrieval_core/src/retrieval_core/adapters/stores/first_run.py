@@ -25,7 +25,7 @@ def write_progress(index: Path, done: int, total: int) -> None:
 def remove_progress(index: Path) -> None:
     """Remove the record, at the end of the run."""
     with suppress(OSError):
-        _file_beside(index).unlink(missing_ok=True)
+        _file_beside(index).unlink()
 
 
 def read_progress(index: Path) -> tuple[int, int] | None:

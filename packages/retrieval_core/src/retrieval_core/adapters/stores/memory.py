@@ -69,7 +69,7 @@ class _Contents:
     def note_write(self) -> None:
         """Count a write, and name the new state by a random token, as a forked process goes on from a copy."""
         self.generation += 1
-        self.token = token_hex(16)
+        self.token = token_hex()
         self.records = self.held = None
 
 

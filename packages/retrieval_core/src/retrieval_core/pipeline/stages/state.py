@@ -88,8 +88,8 @@ class Plan:
     history: tuple[Message, ...] = ()
     session_id: str | None = field(default=None, compare=False)
     use_cache: bool = field(default=True, compare=False)
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
-    indexes: Mapping[str, Plan] = field(default_factory=dict[str, "Plan"], hash=False)
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    indexes: Mapping[str, Plan] = field(default_factory=dict[str, "Plan"])
 
     @property
     def shortlist(self) -> int:

@@ -304,7 +304,7 @@ class State:
 
     def next(self) -> State:
         """Return the state of a write: of microseconds, so that none counts on from a number that was overtaken."""
-        return replace(self, generation=max(self.generation + 1, int(time() * 1e6)), token=token_hex(16))
+        return replace(self, generation=max(self.generation + 1, int(time() * 1e6)), token=token_hex())
 
     def point(self) -> Any:
         """Return the point that keeps it."""

@@ -121,7 +121,7 @@ def create_tables(connection: Connection, manifest: Manifest) -> None:
     _execute(connection, _TABLES + _TOKENS + _WORDS + _LATE_VECTORS)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
-    connection.execute("INSERT INTO state (identity, generation) VALUES (?, 0)", (token_hex(8),))
+    connection.execute("INSERT INTO state (identity, generation) VALUES (?, 0)", (token_hex(),))
     entries = {
         "embedder_id": manifest.embedder_id,
         "dimension": manifest.dimension,

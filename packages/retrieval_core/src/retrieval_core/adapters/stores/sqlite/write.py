@@ -43,7 +43,7 @@ def next_generation(connection: Connection) -> int:
     """Count a write, write its token, drop old entries of removed chunks, and return the generation."""
     if not is_sealed(connection):
         damage.seal(connection)
-    token = token_hex(16)
+    token = token_hex()
     sql = "UPDATE state SET generation = generation + 1, counted = generation + 1, token = ? RETURNING generation"
     generation = connection.execute(sql, (token,)).fetchone()[0]
     connection.execute("INSERT INTO writes VALUES (?, ?)", (generation, token))
