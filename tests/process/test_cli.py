@@ -35,7 +35,6 @@ COMMANDS = {
     "answer": ("answer", "how far is the moon", *FAKE, *COUNT),
     "answer in JSON": ("answer", "how far is the moon", "--json", *FAKE, *COUNT),
     "info": ("info", *FAKE),
-    "stats": ("stats", *FAKE),
     "verify": ("verify", *FAKE),
     "doctor": ("doctor", "--json", *FAKE),
     "suite schema": ("suite", "schema"),

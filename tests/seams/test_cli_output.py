@@ -112,7 +112,7 @@ def test_an_answer_ends_with_one_line(folder: Path) -> None:
     "arguments",
     [
         *(("index", "notes"), ("search", "moon"), ("search", "xylophone", "--mode", "lexical"), ("answer", "moon")),
-        *(("context", "moon"), ("info",), ("stats",), ("verify",), ("doctor",), ("search", "moon", "--top-k", "no")),
+        *(("context", "moon"), ("info",), ("verify",), ("doctor",), ("search", "moon", "--top-k", "no")),
         ("search", "moon", "--index", "nowhere.db"),
     ],
     ids=" ".join,

@@ -38,8 +38,8 @@ def lexical(folder: Path, kind: str) -> RetrievalConfig:
 
 
 def bytes_below(folder: Path) -> dict[Path, bytes]:
-    """Return the bytes of every file of an index below a folder; statistics of use beside it are none."""
-    files = [path for path in (folder / ".retrieval").rglob("*") if path.is_file() and ".stats." not in path.name]
+    """Return the bytes of every file of an index below a folder."""
+    files = [path for path in (folder / ".retrieval").rglob("*") if path.is_file()]
     return {path: path.read_bytes() for path in files}
 
 

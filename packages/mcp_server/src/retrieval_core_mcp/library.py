@@ -437,15 +437,11 @@ class Library:
 
     def _open_default(self, config: RetrievalConfig) -> Index:
         from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - slow to import
-        from retrieval_core.index.settings import build_usage  # noqa: PLC0415 - slow to import
 
         embedder = preloaded_embedder(config)
         from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise, while the model loads
-        from retrieval_core.run.observe import SeveralObservers  # noqa: PLC0415 - likewise
 
-        usage = build_usage(config)
-        observers = (self._stages,) if usage is None else (self._stages, usage)
-        return open_index(config=config, embedder=embedder, observer=SeveralObservers(*observers))
+        return open_index(config=config, embedder=embedder, observer=self._stages)
 
     def _open_now(self) -> _Opened:
         index = self._open_index(self._settings.retrieval)

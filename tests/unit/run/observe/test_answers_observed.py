@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
-from retrieval_core.cli.commands import main as cli
 from retrieval_core.compat.tracker import PerformanceTracker
 from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError, ServiceError
@@ -24,7 +21,6 @@ from support.pipelines import TroubledStore, filled, word_counter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
     from retrieval_core.ports import LLM, CompletionRequest
     from retrieval_core.run.observe import Observer
@@ -175,19 +171,6 @@ def test_the_spans_of_a_stream_are_nested_and_end() -> None:
             assert ("retrieval.cancelled" in (spans[name].attributes or {})) is not ends
         if ends:
             assert below["reads"] == "reader"
-
-
-def test_the_statistics_of_an_index_count_an_answer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``retrieval stats`` has one query for one ``retrieval answer``."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "moon.md").write_text("# The moon\n\nThe moon is 384,400 km away.\n")
-    settings = ["--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder"]
-    settings += ["--set", "context.token_counter=support.pipelines:word_counter", "--set", "answer.abstain_below=0"]
-    for command in (["index", "moon.md"], ["answer", "how far away is the moon"]):
-        result = CliRunner().invoke(cli, [*command, *settings])
-        assert result.exit_code == 0, result.output
-    usage = json.loads(CliRunner().invoke(cli, ["stats", "--json", *settings]).stdout)["usage"]
-    assert (usage["queries"], usage["answered"]) == (1, 1)
 
 
 def test_an_observer_that_fails_does_no_harm_to_a_stream() -> None:

@@ -15,7 +15,6 @@ import uvicorn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.open import open_index
-from retrieval_core.index.settings import build_usage
 from retrieval_core.run.observe import Metrics, SeveralObservers
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.index import Index
     from retrieval_core.ports import Embedder
-    from retrieval_core.run.observe import Observer
     from retrieval_core_mcp.http.settings import HttpSettings
     from retrieval_core_mcp.settings import ServerSettings
 
@@ -164,18 +162,13 @@ def _opened(
         # A contract has errors, and every hit of it a score.
         search = config.search.model_copy(update={"on_unscored": "keep"})
         own: RetrievalConfig = config.model_copy(update={"raise_on_error": True, "search": search})
-        index = open_index(config=own, embedder=None if served else embedder, observer=_observer(own, observer))
+        index = open_index(config=own, embedder=None if served else embedder, observer=observer)
         served.append(ServedIndex(name, index, _library(settings, index, stages), settings.http.base_url))
     return served
 
 
 def _library(settings: ServerSettings, index: Index, stages: StageProgress) -> Library:
     return Library(settings.of_index(index.config.index), open_index=lambda _config: index, stages=stages)
-
-
-def _observer(config: RetrievalConfig, observer: Observer) -> Observer:
-    usage = build_usage(config)
-    return observer if usage is None else SeveralObservers(observer, usage)
 
 
 def _listening(settings: HttpSettings) -> socket.socket:

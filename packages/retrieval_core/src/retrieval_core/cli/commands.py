@@ -29,7 +29,6 @@ from retrieval_core.cli.contents import (
     info_command,
     list_command,
     remove_command,
-    stats_command,
     verify_command,
 )
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
@@ -338,7 +337,6 @@ for command in (
     info_command,
     list_command,
     remove_command,
-    stats_command,
     suite_group,
     verify_command,
 ):

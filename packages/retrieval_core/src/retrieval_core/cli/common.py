@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, reduce, wraps
 from pathlib import Path
@@ -228,20 +228,15 @@ class Given:
         """Open what ``--index`` names, once or repeatedly; the configured index where it was not given.
 
         Yields:
-            One index, whose questions are counted for ``retrieval stats`` where it lies on this machine; or several,
-            whose are not.
+            One index, or several that are searched as one.
         """
         if len(self.index_files) < 2:
             from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - as above
-            from retrieval_core.index.settings import build_usage  # noqa: PLC0415 - as above
 
             embedder = None if config.search.mode == "lexical" else preloaded_embedder(config)
             from retrieval_core.index.open import open_index  # noqa: PLC0415 - while the model loads
 
-            with (
-                build_usage(config) or nullcontext() as usage,
-                open_index(config=config, embedder=embedder, observer=usage) as index,
-            ):
+            with open_index(config=config, embedder=embedder) as index:
                 yield index
             return
         from retrieval_core.index.open import open_indexes  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``retrieval info``, ``stats``, ``verify``, ``list``, ``remove`` and ``graph``: the contents of an index."""
+"""``retrieval info``, ``verify``, ``list``, ``remove`` and ``graph``: the contents of an index."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.graph import Facts, GraphQueryTranslator
     from retrieval_core.cli.common import Given
-    from retrieval_core.ports import FieldInfo, StoreInfo, Transformed
-    from retrieval_core.run.observe import Totals
+    from retrieval_core.ports import FieldInfo, Transformed
     from retrieval_core.types import DocumentInfo
 
 MOST_FIELDS = 200
@@ -97,41 +96,6 @@ def _in_lines(fields: Mapping[str, FieldInfo]) -> str:
     return "\n".join(lines)
 
 
-@click.command("stats")
-@click.option("--reset", is_flag=True, help="Reset the counts after printing them.")
-@index_options
-def stats_command(*, reset: bool, given: Given) -> None:
-    """Show query counts, error rates and times of the index.
-
-    The commands search, context and answer count their queries beside the index. Only numbers are stored, no text.
-    """
-    from retrieval_core.cli.render import print_facts  # noqa: PLC0415
-    from retrieval_core.index.open import open_index  # noqa: PLC0415
-    from retrieval_core.index.settings import totals_of  # noqa: PLC0415
-    from retrieval_core.run.observe import read_totals, reset_totals  # noqa: PLC0415
-
-    config = given.config()
-    file = totals_of(config)
-    totals = None if file is None else read_totals(file)
-    with open_index(config=config) as index:
-        info = index.describe()
-    if given.as_json:
-        print_json({"index": _index_facts(info), "usage": _usage(totals)})
-    else:
-        print_facts(_for_people(info, totals))
-    if reset and file is not None:
-        reset_totals(file)
-
-
-def _index_facts(info: StoreInfo) -> dict[str, Any]:
-    return {
-        "location": info.location,
-        "documents": info.documents,
-        "chunks": info.chunks,
-        "bytes": size_of(Path(info.location)),
-    }
-
-
 def size_of(path: Path) -> int | None:
     """Return the bytes of a file, or of all files in a folder; ``None`` where there is neither."""
     if path.is_dir():
@@ -139,64 +103,8 @@ def size_of(path: Path) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def _usage(totals: Totals | None) -> dict[str, Any] | None:
-    """Return the usage statistics as JSON; ``None`` where nothing was counted yet."""
-    if totals is None:
-        return None
-    from retrieval_core.run.observe import Summary  # noqa: PLC0415
-
-    seen, summary = totals.counts, Summary.of(totals.counts)
-    counts = ("queries", "answered", "failed", "cancelled", "cache_hits", "degraded_queries")
-    stages = {
-        stage: {
-            **{name: getattr(seen.stages[stage], name) for name in ("calls", "attempts", "failures", "cancellations")},
-            **{name: getattr(seen.stages[stage], name) for name in ("input_tokens", "output_tokens")},
-            "seconds": asdict(latency),
-        }
-        for stage, latency in summary.stages.items()
-    }
-    rates = {name: getattr(summary, f"{name}_rate") for name in ("error", "cache_hit", "degraded")}
-    return {
-        "since": totals.since.isoformat(timespec="seconds"),
-        **{name: getattr(seen, name) for name in counts},
-        "degraded": dict(sorted(seen.degraded.items())),
-        "rates": rates,
-        "seconds": asdict(summary.query),
-        "stages": stages,
-    }
-
-
-def _for_people(info: StoreInfo, totals: Totals | None) -> dict[str, object]:
-    facts: dict[str, object] = _index_facts(info)
-    facts["size"] = _megabytes(facts.pop("bytes"))
-    usage = _usage(totals)
-    if usage is None:
-        facts["queries"] = 0
-    else:
-        facts |= {"counted since": usage["since"]}
-        facts |= {name.replace("_", " "): usage[name] for name in ("queries", "answered", "failed", "cancelled")}
-        facts |= {f"{name} rate".replace("_", " "): _percent(rate) for name, rate in usage["rates"].items()}
-        facts |= {f"degraded: {stage}": number for stage, number in usage["degraded"].items()}
-        facts["query"] = _milliseconds(usage["seconds"])
-        for stage, numbers in usage["stages"].items():
-            told = [count(numbers["calls"], "call")]
-            told += [f"{numbers[name]:,} {name}" for name in ("failures", "cancellations") if numbers[name]]
-            facts[f"stage: {stage}"] = f"{', '.join(told)}; {_milliseconds(numbers['seconds'])}"
-    return facts
-
-
 def _megabytes(size: Any) -> str | None:
     return None if size is None else f"{size / 1024**2:,.1f} MB"
-
-
-def _percent(rate: float | None) -> str | None:
-    return None if rate is None else f"{rate:.1%}"
-
-
-def _milliseconds(seconds: dict[str, Any]) -> str | None:
-    if not seconds["count"]:
-        return None
-    return ", ".join(f"{name} {seconds[name] * 1000:,.1f} ms" for name in ("mean", "p50", "p95"))
 
 
 @click.command("verify")

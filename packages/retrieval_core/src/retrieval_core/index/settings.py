@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from retrieval_core.ports import Change, Store
-    from retrieval_core.run.observe import UsageStats
 
 FILE_NAME = "retrieval.toml"
 """Looked for in the folder of an index, then in :func:`base_folder`."""
@@ -133,21 +132,6 @@ def store_name(config: RetrievalConfig) -> str | None:
             return "memory, which is lost when the process ends"
         case kind:
             return f"the store {kind}"
-
-
-def totals_of(config: RetrievalConfig) -> Path | None:
-    """Return the file in which queries of the index are counted; ``None`` where it is not kept on this machine."""
-    from retrieval_core.run.observe import totals_beside  # noqa: PLC0415 - most programs do not count
-
-    return None if config.store.kind in {"memory", "pinecone", "qdrant"} else totals_beside(place_of(config))
-
-
-def build_usage(config: RetrievalConfig) -> UsageStats | None:
-    """Return what counts queries beside the index; ``None`` where it is not kept on this machine, or not there yet."""
-    from retrieval_core.run.observe import UsageStats  # noqa: PLC0415 - most programs do not count
-
-    file = totals_of(config)
-    return UsageStats(file) if file is not None and place_of(config).exists() else None
 
 
 def find_settings_file(index: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""Observers of a pipeline: spans, metrics, OpenTelemetry, usage statistics and memory."""
+"""Observers of a pipeline: spans, metrics, OpenTelemetry and memory."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from retrieval_core.run.observe.metrics import Histogram, Latency, Metrics, MetricsSnapshot, StageMetrics, Summary
     from retrieval_core.run.observe.observer import Observer, SeveralObservers, StageSpan, explain
     from retrieval_core.run.observe.otel import OpenTelemetryObserver
-    from retrieval_core.run.observe.usage import Totals, UsageStats, read_totals, reset_totals, totals_beside
 
 __all__ = [
     "ComponentMemory", "Histogram", "Latency", "Measurable", "MemoryUsage", "Metrics", "MetricsSnapshot", "Observer",
-    "OpenTelemetryObserver", "SeveralObservers", "StageMetrics", "StageSpan", "Summary", "Totals", "UsageStats",
-    "explain", "memory_of", "monitor_memory_usage", "read_totals", "reset_totals", "totals_beside",
+    "OpenTelemetryObserver", "SeveralObservers", "StageMetrics", "StageSpan", "Summary", "explain", "memory_of",
+    "monitor_memory_usage",
 ]  # fmt: skip
 
 _HOMES = {
@@ -27,7 +26,6 @@ _HOMES = {
     "metrics": {"Histogram", "Latency", "Metrics", "MetricsSnapshot", "StageMetrics", "Summary"},
     "observer": {"Observer", "SeveralObservers", "StageSpan", "explain"},
     "otel": {"OpenTelemetryObserver"},
-    "usage": {"Totals", "UsageStats", "read_totals", "reset_totals", "totals_beside"},
 }
 
 
