@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from retrieval_core.types.documents import format_citation
 from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from retrieval_core.types.context import Citation, ContextPack, Quote
     from retrieval_core.types.documents import Span
@@ -183,9 +182,6 @@ class Answer(Display):
             "note": self.note,
             "error": self.error,
         }
-
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
-        return ("", "source"), ((citation.number, format_citation(citation)) for citation in self.sources)
 
 
 @dataclass(frozen=True, slots=True)

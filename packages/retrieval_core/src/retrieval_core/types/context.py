@@ -9,7 +9,7 @@ from retrieval_core.types.documents import FrozenDict, PageSpan, Span, content_h
 from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from retrieval_core.types.documents import Metadata
     from retrieval_core.types.results import Degradation, Hit, Relevance, StageRecord
@@ -226,13 +226,6 @@ class ContextPack(Display):
             "note": self.note,
             "degraded": tuple(degradation.stage for degradation in self.degraded),
         }
-
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
-        rows = (
-            (each.citation.number, each.role, each.tokens, format_citation(each.citation), each.text)
-            for each in self.passages
-        )
-        return ("", "role", "tokens", "source", "text"), rows
 
 
 def on_one_line(text: str) -> str:

@@ -220,9 +220,6 @@ class Document(Display):
         source = None if self.source == self.id else self.source
         return {"id": self.id, "title": self.title, "source": source, "text": self.text}
 
-    def _details(self) -> Mapping[str, object]:
-        return {"metadata": dict(self.metadata)}
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DocumentInfo(Display):
@@ -386,9 +383,6 @@ class Chunk(Display):
     def _facts(self) -> Mapping[str, object]:
         source = self.source or self.document_id
         return {"id": self.id, "source": source, "section": " > ".join(self.section_path), "text": self.text}
-
-    def _details(self) -> Mapping[str, object]:
-        return {"citation": format_citation(self), "metadata": dict(self.metadata)}
 
 
 class Place(Protocol):

@@ -10,13 +10,12 @@ from retrieval_core.types.documents import (
     FrozenDict,
     Span,
     clean_texts,
-    format_citation,
     freeze,
 )
 from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from retrieval_core.types.documents import Metadata, Vector
 
@@ -159,10 +158,6 @@ class Hit(Display):
     def _facts(self) -> Mapping[str, object]:
         own = {"id": self.id, "score": self.score, "source_index": self.source_index}
         return {**own, **self._facts_of(self.chunk)}
-
-    def _details(self) -> Mapping[str, object]:
-        reason = {"relevance_reason": self.relevance_reason}
-        return {**self._facts_of(self.scores), **reason, **self._details_of(self.chunk)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,8 +394,3 @@ class RetrievalResult(Display):
 
     def _lines(self) -> Sequence[object]:
         return self.hits
-
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
-        hits = enumerate(self.hits, 1)
-        rows = ((rank, hit.score, format_citation(hit.chunk), hit.chunk.text) for rank, hit in hits)
-        return ("", "score", "source", "text"), rows
