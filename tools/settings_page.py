@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.config.adapters import PortConfig
-from retrieval_core.config.kinds import CUSTOM, table_of
+from retrieval_core.config.kinds import table_of
 from retrieval_core.config.moved import GONE, MOVED, OTHER_NAMES, OTHER_SECTIONS, SWITCHES
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def section_of(field: Any) -> type[BaseModel] | None:
 
 def rows(model: type[BaseModel], prefix: str, fields: dict[str, Any]) -> Iterator[str]:
     """Yield a table with a row for each setting."""
-    own = {name: field for name, field in fields.items() if section_of(field) is None and name != CUSTOM}
-    own |= {CUSTOM: fields[CUSTOM]} if CUSTOM in fields else {}
+    own = {name: field for name, field in fields.items() if section_of(field) is None}
     if not own:
         return
     texts: dict[str, str] = {}

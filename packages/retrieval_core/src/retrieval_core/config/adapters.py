@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
-    PlainSerializer,
     ValidationError,
     field_validator,
     model_serializer,
@@ -22,7 +21,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from retrieval_core.config import kinds
 from retrieval_core.config.base import FROM_A_DUMP, HIDDEN, NOT_SHOWN, Settings, without_secrets
-from retrieval_core.config.kinds import NONE, Port, table_of
+from retrieval_core.config.kinds import CUSTOM, NONE, Port, table_of
 from retrieval_core.config.moved import rename_moved, replace_switches
 from retrieval_core.errors import ConfigurationError, SettingRenamedWarning
 
@@ -34,12 +33,8 @@ def _hidden(values: dict[str, Any]) -> dict[str, Any]:
     return {without_secrets(name): HIDDEN for name in values}
 
 
-Custom: TypeAlias = Annotated[dict[str, Any], PlainSerializer(_hidden)]
-"""Settings of a custom class. Any of them may be a secret, so a dump contains only their names."""
-
-
 class UndeclaredTable(BaseModel):
-    """The table of a package's class or function without ``Settings``: keyword arguments, which may be secrets."""
+    """The table ``custom``, or that of a package's class without ``Settings``: any of its values may be a secret."""
 
     model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
 
@@ -71,8 +66,10 @@ class PortConfig(Settings):
     chosen_in: ClassVar[tuple[str, ...]] = ("kind",)
     """The settings that name kinds."""
 
-    custom: Custom = Field(default_factory=dict, repr=False)
-    """Settings of a custom class, or keyword arguments of a custom function."""
+    @property
+    def custom(self) -> dict[str, Any]:
+        """The settings of a custom class, or the keyword arguments of a custom function."""
+        return dict(self.tables.get(CUSTOM, ()))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -149,6 +146,8 @@ class PortConfig(Settings):
         Raises:
             ValidationError: No adapter has this table, or it is wrong.
         """
+        if name == CUSTOM:
+            return _read_foreign(UndeclaredTable, value)
         kind = cls.port.kind_of(name)
         try:
             settings = None if kind is None else cls.port.settings_of(kind)

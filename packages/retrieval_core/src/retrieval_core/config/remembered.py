@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from retrieval_core.config.adapters import PortConfig
+from retrieval_core.config.adapters import PortConfig, UndeclaredTable
 from retrieval_core.config.base import nested_tree, problems_of, shown
 from retrieval_core.config.model import RetrievalConfig
 from retrieval_core.config.moved import gone, new_name
@@ -167,7 +167,9 @@ def _may(key: str, value: Any) -> bool:
 def _values(model: BaseModel, above: str = "", *, with_secrets: bool = False) -> Iterator[tuple[str, Any]]:
     """Yield all settings with their values, as JSON has them."""
     for name, value in model:
-        if isinstance(value, BaseModel):
+        if isinstance(value, UndeclaredTable):
+            yield f"{above}{name}", dict(value)
+        elif isinstance(value, BaseModel):
             yield from _values(value, f"{above}{name}.", with_secrets=with_secrets)
         elif isinstance(value, tuple):
             yield f"{above}{name}", list(cast("tuple[Any, ...]", value))
