@@ -383,51 +383,6 @@ def test_evaluating_prints_figures(shell: Shell) -> None:
     assert "ndcg@10" in shell("evaluate", "beir", "--mode", "lexical").stdout
 
 
-def test_evaluating_several_settings_prints_one_table(shell: Shell) -> None:
-    """A line for each of them, compared with those given; in JSON with all measures of each."""
-    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
-    collection(shell.folder)
-    (shell.folder / "words.toml").write_text('[search]\nmode = "lexical"\n')
-    others = ("--compare", "words.toml", "--compare", "store.kind=memory search.fusion=rrf")
-    told = shell("evaluate", "beir", *others).stdout
-    assert [line.split("│")[1].strip() for line in told.splitlines() if "│" in line] == [
-        "as given", "words.toml", "store.kind=memory search.fusion=rrf",
-    ]  # fmt: skip
-    first, words, memory = shell.json("evaluate", "beir", *others)["compared"]
-    assert (first["name"], first["difference"], first["ndcg@10"]) == ("as given", None, 1)
-    assert words["difference"] == {"ndcg@10": 0, "interval": None}  # of two questions nothing can be drawn
-    assert memory["index_bytes"] is None
-
-
-def test_settings_that_cannot_be_evaluated_are_told_below_the_table(shell: Shell) -> None:
-    """What was measured is printed all the same, and the exit code tells that something is missing."""
-    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
-    collection(shell.folder)
-    result = shell("evaluate", "beir", "--compare", "embedder.kind=nowhere:Embedder")
-    assert result.exit_code == 1
-    assert "as given" in result.stdout
-    assert "Warning: embedder.kind=nowhere:Embedder not evaluated: " in result.stderr
-
-
-def test_settings_to_compare_win_over_those_given(shell: Shell) -> None:
-    """Over options such as --store too: a second line that measures the first one again would tell nothing."""
-    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
-    collection(shell.folder)
-    first, second = shell.json("evaluate", "beir", "--store", "memory", "--compare", "store.kind=sqlite")["compared"]
-    assert first["index_bytes"] is None
-    assert second["index_bytes"] > 0
-
-
-@pytest.mark.parametrize("given", ["", "one.toml two.toml", 'search.mode="lexical', "search.mood=lexical"])
-def test_settings_to_compare_that_are_none(shell: Shell, given: str) -> None:
-    """They are refused before anything is indexed."""
-    collection(shell.folder)
-    assert shell("evaluate", "beir", "--compare", given).exit_code == 2
-    result = shell("evaluate", "beir", "--compare", "search.mode=lexical", "--run", "run.txt")
-    assert result.exit_code == 2
-    assert "--run" in result.stderr
-
-
 def test_a_file_that_cannot_be_written_is_a_failure(shell: Shell) -> None:
     """One line that names it, and no traceback."""
     pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")

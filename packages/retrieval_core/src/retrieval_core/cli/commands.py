@@ -43,10 +43,6 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexProgress, IndexReport
 
 
-AS_GIVEN = "as given"
-"""Names the settings that others are compared with."""
-
-
 class _Retrieval(click.Group):
     """The commands; however they are started, Ctrl-C and an output that is gone end them in the same way."""
 
@@ -246,13 +242,6 @@ def open_command(*, arguments: tuple[str, ...]) -> None:
     help="Write the rankings to this file, as a TREC run.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Evaluate only the first N queries.", metavar="N")
-@click.option(
-    "--compare",
-    "others",
-    multiple=True,
-    metavar="SETTINGS",
-    help="Compare with KEY=VALUE, a file or preset. Repeatable.",
-)
 @click.option("--store", metavar="KIND", help="Set store.kind, such as lancedb.")
 @click.option("--mode", metavar="MODE", help="Set search.mode: hybrid, vector or keyword.")
 @click.option("--fusion", metavar="METHOD", help="Set search.fusion, such as rrf.")
@@ -263,49 +252,27 @@ def evaluate_command(
     qrels: Path | None,
     run_file: Path | None,
     limit: int | None,
-    others: tuple[str, ...],
     fusion: str | None,
     given: Given,
 ) -> None:
     """Measure search quality on a BEIR collection.
 
     The folder contains corpus.jsonl, queries.jsonl and qrels/test.tsv. It is indexed into a temporary index with the
-    given settings. To compare several settings in one table:
-
-    --compare search.mode=keyword --compare 'embedder.kind=fastembed search.mode=vector'
-
-    If a setting can't be evaluated, a warning names it and the exit code is 1.
+    given settings.
     """
     import asyncio  # noqa: PLC0415 - help and completion need none of this
 
-    from retrieval_core.cli.render import print_comparison, print_evaluation  # noqa: PLC0415
-    from retrieval_core.evaluate import (  # noqa: PLC0415
-        EvaluationReport,
-        compare_settings,
-        evaluate,
-        load_collection,
-    )
+    from retrieval_core.cli.render import print_evaluation  # noqa: PLC0415
+    from retrieval_core.evaluate import evaluate, load_collection  # noqa: PLC0415
 
     config = given.config(is_for_index=False, search__fusion=fusion)
-    alternatives = {text: given.altered(text).config(is_for_index=False, search__fusion=fusion) for text in others}
     collection = load_collection(folder, qrels)
-    if alternatives and run_file is not None:
-        msg = "--run can't be combined with --compare, which makes several rankings. Give one of them."
-        raise click.UsageError(msg)
     with progress_bar("") as show:
-        if alternatives:
-            configs = {AS_GIVEN: config, **alternatives}
-            measured = asyncio.run(compare_settings(collection, configs, limit=limit, on_progress=show))
-        else:
-            measured = asyncio.run(evaluate(collection, config, limit=limit, on_progress=show, run_file=run_file))
+        report = asyncio.run(evaluate(collection, config, limit=limit, on_progress=show, run_file=run_file))
     if given.as_json:
-        print_json(measured.to_json())
-    elif isinstance(measured, EvaluationReport):
-        print_evaluation(measured, folder.name)
+        print_json(report.to_json())
     else:
-        print_comparison(measured, folder.name)
-    if not isinstance(measured, EvaluationReport) and measured.failed:
-        raise SystemExit(FAILURE)
+        print_evaluation(report, folder.name)
 
 
 @main.command("doctor")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import sys
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -156,8 +155,6 @@ class Given:
     mode: str | None = None
     filter_json: str | None = None
     is_verbose: bool = False
-    alterations: tuple[str, ...] = ()
-    """Assignments that win over all else."""
 
     def config(self, *, is_for_index: bool = True, **settings: str | int | None) -> RetrievalConfig:
         """Put defaults, file, environment and options together; keys of ``settings`` are dotted with ``__``.
@@ -174,7 +171,6 @@ class Given:
         if len(self.index_files) == 1:
             settings["index"] = self.index_files[0]
         overrides.update({key.replace("__", "."): value for key, value in settings.items() if value is not None})
-        overrides.update(_assigned(self.alterations))
         if not is_for_index:
             from retrieval_core.config import load_config  # noqa: PLC0415 - help and completion need no settings
 
@@ -189,27 +185,6 @@ class Given:
             for warning in config.provenance.warnings:
                 warn(warning)
         return config
-
-    def altered(self, settings: str) -> Given:
-        """Return what was given, with other settings: assignments, or a file or preset in place of the one given.
-
-        Args:
-            settings: Separated by spaces, and quoted as in a shell where a value has some.
-
-        Raises:
-            click.UsageError: A quotation has no end, or there are several files.
-        """
-        try:
-            words = shlex.split(settings)
-        except ValueError as error:
-            msg = f"{settings!r} can't be parsed: {error}. Give KEY=VALUE or a file, separated by spaces."
-            raise click.UsageError(msg) from error
-        assignments = tuple(word for word in words if "=" in word)
-        files = [word for word in words if "=" not in word]
-        if len(files) > 1 or not words:
-            msg = f"{settings!r} names {len(files)} files or presets. Give KEY=VALUE and at most one file or preset."
-            raise click.UsageError(msg)
-        return replace(self, config_file=files[0] if files else self.config_file, alterations=assignments)
 
     def condition(self) -> Filter | None:
         """Return the filter.

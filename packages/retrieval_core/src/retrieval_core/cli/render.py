@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.cli.probes import Finding
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.evaluate import EvaluationReport, SettingsComparison
+    from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import (
@@ -383,30 +383,6 @@ def print_evaluation(report: EvaluationReport, name: str) -> None:
             shown = "-" if value is None else str(value)
             table.add_row(key, f"{value:.4f}" if isinstance(value, float) else shown)
     console_of().print(table)
-
-
-def print_comparison(comparison: SettingsComparison, name: str) -> None:
-    """Print the measures of several configurations, one line each."""
-    table = Table(title=name, title_justify="left")
-    table.add_column("Settings")
-    for header in ("nDCG@10", "recall@10", "ms/query", "index", "nDCG@10 difference (95%)"):
-        table.add_column(header, justify="right")
-    for each in comparison.compared:
-        report, difference = each.report, "" if each.difference is None else f"{each.difference:+.4f}"
-        if each.low is not None:
-            difference += f" ({each.low:+.4f} to {each.high:+.4f})"
-        table.add_row(
-            Text(harmless(each.name)),
-            f"{report.ndcg_at_10:.4f}",
-            f"{report.recall_at_10:.4f}",
-            f"{report.latency_p50_ms:.1f}",
-            "-" if report.index_bytes is None else f"{report.index_bytes / 1e6:,.1f} MB",
-            difference,
-        )
-    console = console_of()
-    console.print(table)
-    for failed, reason in comparison.failed.items():
-        warn(f"{failed} not evaluated: {reason}")
 
 
 def print_facts(facts: Mapping[str, object]) -> None:

@@ -2,12 +2,9 @@
 
 from retrieval_core.evaluate.run import (
     Collection,
-    Compared,
     EvaluationReport,
     Measures,
     ScoredDocument,
-    SettingsComparison,
-    compare_settings,
     evaluate,
     load_collection,
     measure,
@@ -16,6 +13,6 @@ from retrieval_core.evaluate.run import (
 )
 
 __all__ = [
-    "Collection", "Compared", "EvaluationReport", "Measures", "ScoredDocument", "SettingsComparison",
-    "compare_settings", "evaluate", "load_collection", "measure", "rank_documents", "write_run",
+    "Collection", "EvaluationReport", "Measures", "ScoredDocument", "evaluate", "load_collection", "measure",
+    "rank_documents", "write_run",
 ]  # fmt: skip
