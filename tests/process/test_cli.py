@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import re
 import subprocess
 import sys
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +37,6 @@ COMMANDS = {
     "doctor": ("doctor", "--json", *FAKE),
     "suite schema": ("suite", "schema"),
 }
-if find_spec("rustworkx") is not None:
-    COMMANDS["graph"] = ("graph", "--set", "graph.file=graph.jsonl", *FAKE)
 """Of each command something that prints."""
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="streams and signals are others there")
@@ -51,7 +47,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an index of one document."""
     folder = tmp_path_factory.mktemp("process")
     (folder / "moon.md").write_text("# The moon\n\nThe moon is 384,400 km away.\n")
-    (folder / "graph.jsonl").write_text(json.dumps({"subject": "moon", "relation": "is", "object": "far"}) + "\n")
     index = str(folder / ".retrieval" / "index.db")
     assert CliRunner().invoke(main, ["index", str(folder / "moon.md"), "--index", index, *FAKE]).exit_code == 0
     return folder

@@ -199,7 +199,7 @@ def test_filters_are_json(shell: Shell) -> None:
                 [command, *more, "--index", "a.db", "--index", "b.db"],
                 "only one index is possible here: a.db, b.db. Give --index once.",
             )
-            for command, *more in (["index", "docs"], ["info"], ["doctor"], ["graph"])
+            for command, *more in (["index", "docs"], ["info"], ["doctor"])
         ),
     ],
 )

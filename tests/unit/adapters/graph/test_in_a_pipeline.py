@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
@@ -16,7 +15,6 @@ from retrieval_core.adapters.graph import GraphQueryTranslator, KnowledgeGraph, 
 from retrieval_core.adapters.registry import build_graph_translator
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
-from retrieval_core.cli.commands import main
 from retrieval_core.config import GraphConfig, RetrievalConfig
 from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline import RetrievalPipeline
@@ -99,52 +97,3 @@ def test_an_index_that_was_built_with_extraction_still_opens(here: Path, caplog:
         found = index.retrieve("where was Einstein born", transforms=("graph",)).hits
     assert "bio#0" in [hit.id for hit in found]
     assert "graph.extract" in caplog.text
-
-
-def call(*arguments: str) -> tuple[int, str]:
-    given = ("graph", *arguments, "--index", "index.db", "--set", "embedder.kind=none")
-    result = CliRunner().invoke(main, given)
-    return result.exit_code, result.output
-
-
-@pytest.mark.usefixtures("here")
-def test_the_command() -> None:
-    """Entities, relations, facts and passages of a question, for people and as JSON."""
-    code, output = call("where was EINSTEIN born", "--set", "graph.file=facts.jsonl")
-    assert (code, output) == (
-        0,
-        "entities: Einstein\nrelations: born in\n  3  Einstein -born in-> Ulm  (bio#0)\nchunks:\n  3.00  bio#0\n",
-    )
-    code, output = call("where was EINSTEIN born", "--set", "graph.file=facts.jsonl", "--json")
-    assert json.loads(output)["chunks"] == [{"chunk_id": "bio#0", "score": 3.0}]
-    code, output = call("nobody", "--set", "graph.file=facts.jsonl")
-    assert (code, output) == (0, "entities: none\nrelations: none\n")
-
-
-@pytest.mark.usefixtures("here")
-def test_the_command_without_a_question() -> None:
-    """How much the graph holds."""
-    code, output = call("--set", "graph.file=facts.jsonl")
-    assert (code, output) == (0, "triples: 1\nentities: 2\nrelations: 1\nwith a place: 1\n")
-    code, output = call("--set", "graph.file=facts.jsonl", "--json")
-    assert json.loads(output) == {"triples": 1, "entities": 2, "relations": 1, "with_a_place": 1}
-
-
-def test_names_on_the_command_line(here: Path) -> None:
-    """Facts without a place show what is searched for in their stead."""
-    (here / "facts.jsonl").write_text('{"subject": "Einstein", "relation": "born in", "object": "Ulm"}')
-    code, output = call("einstein", "--set", "graph.file=facts.jsonl")
-    assert code == 0
-    assert output.endswith("  1  Einstein -born in-> Ulm\nalso searched: Einstein Ulm\n")
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [((), "no knowledge graph"), (("--set", "graph.file=nothing.jsonl"), "there is no file nothing.jsonl")],
-)
-def test_without_a_graph(arguments: tuple[str, ...], problem: str) -> None:
-    """Wrong use says what to do."""
-    code, output = call("einstein", *arguments)
-    assert code == 2
-    assert problem in output

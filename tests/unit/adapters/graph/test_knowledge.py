@@ -23,7 +23,6 @@ from retrieval_core.adapters.graph.knowledge import (
     MOST_FACTS,
     NEIGHBOUR,
     RELATION,
-    describe,
 )
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
 
@@ -125,7 +124,6 @@ def test_an_empty_graph() -> None:
     """A graph without facts knows nothing."""
     graph = KnowledgeGraph([])
     assert graph.facts("anything").entities == ()
-    assert describe(graph) == {"triples": 0, "entities": 0, "relations": 0, "with_a_place": 0}
 
 
 def test_the_digest_tells_graphs_apart() -> None:

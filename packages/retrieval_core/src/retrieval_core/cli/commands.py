@@ -25,7 +25,6 @@ from retrieval_core.cli.common import (
     warn,
 )
 from retrieval_core.cli.contents import (
-    graph_command,
     info_command,
     list_command,
     remove_command,
@@ -300,7 +299,6 @@ def doctor_command(*, given: Given) -> None:
 
 for command in (
     answer_command,
-    graph_command,
     info_command,
     list_command,
     remove_command,

@@ -445,14 +445,3 @@ class _Relations:
         terms = set(self._analyzer.terms(question))
         candidates = (number for term in terms for number in self._by_term.get(term, ()))
         return frozenset(number for number in candidates if self._terms[number] <= terms)
-
-
-def describe(graph: KnowledgeGraph) -> dict[str, Any]:
-    """Return how much a graph holds, for people."""
-    placed = sum(triple.chunk_id is not None or triple.document_id is not None for triple in graph.triples)
-    return {
-        "triples": len(graph.triples),
-        "entities": len(graph.entities),
-        "relations": len(graph.relations),
-        "with_a_place": placed,
-    }
