@@ -197,35 +197,20 @@ def test_an_answer_that_was_copied_from_a_passage_beside_the_models_own() -> Non
 
 
 WRONG: list[tuple[list[object], tuple[float, ...], str]] = [
-    (
-        [*good(1, 2, 3, 4), entry(17), entry(0), entry(-1)],
-        (50, 50, 50, 50),
-        "no passage has, which were ignored: 17, 0, -1",
-    ),
-    ([*good(1, 2, 3, 4), entry("doc-9"), entry(None)], (50, 50, 50, 50), '"doc-9", null'),
-    ([*good(1, 2, 3, 4), entry([1]), entry({}), entry(True)], (50, 50, 50, 50), "a list, an object, true"),
-    ([*good(1, 2, 3, 4), entry(1.5), {}], (50, 50, 50, 50), "1.5, null"),
-    ([*good(1, 2, 3), entry("4", 7)], (50, 50, 50, 7), 'gave ids as text, which were taken as numbers: "4"'),
-    ([entry(1, 10), entry(1, 90), *good(2, 3, 4), entry(2, 0)], (10, 50, 50, 50), "first score counts: 1, 2"),
-    ([entry(1, "x"), entry(1, 90), *good(2, 3, 4)], (0, 50, 50, 50), "first score counts: 1"),
-    ([entry(1, 101), entry(2, -1), *good(3, 4)], (0, 0, 50, 50), "passage 1 101, passage 2 -1"),
-    ([entry(1, "high"), entry(2, None), *good(3, 4)], (0, 0, 50, 50), 'passage 1 "high", passage 2 null'),
-    ([entry(1, True), entry(2, [85]), *good(3, 4)], (0, 0, 50, 50), "passage 1 true, passage 2 a list"),
-    ([entry(1, "NaN"), entry(2, "inf"), *good(3, 4)], (0, 0, 50, 50), 'passage 1 "NaN", passage 2 "inf"'),
-    ([entry(1, 10**400), entry(2, "9" * 5000), *good(3, 4)], (0, 0, 50, 50), "passage 1 1000"),
-    ([entry(1, "150"), entry(2, "-1"), *good(3, 4)], (0, 0, 50, 50), "no numbers from 0 to 100"),
-    ([entry(1, "85"), entry(2, " 7.5 "), *good(3, 4)], (85, 7.5, 50, 50), 'passage 1 "85", passage 2 " 7.5 "'),
-    ([*good(1, 2), "nothing", 3, None, [], *good(3, 4)], (50, 50, 50, 50), '"nothing", 3, null, a list'),
+    ([*good(1, 2, 3, 4), entry(17), entry(0)], (50, 50, 50, 50), 'cannot be used: {"id": 17, "relevance_score": 50'),
+    ([*good(1, 2, 3, 4), entry("doc-9"), entry([1]), {}], (50, 50, 50, 50), '"doc-9"'),
+    ([entry(1, 10), entry(1, 90), *good(2, 3, 4)], (10, 50, 50, 50), '"relevance_score": 90'),
+    ([entry(1, 101), entry(2, -1), *good(3, 4)], (0, 0, 50, 50), "for 2 of 4 passages, which count as 0: 1, 2"),
+    ([entry(1, "high"), entry(2, "NaN"), *good(3, 4)], (0, 0, 50, 50), '"relevance_score": "high"'),
+    ([entry(1, 10**400), entry(2, "9" * 5000), *good(3, 4)], (0, 0, 50, 50), '"relevance_score": 1000'),
+    ([*good(1, 2), "nothing", 3, None, [], *good(3, 4)], (50, 50, 50, 50), '"nothing", 3, null, []'),
     (good(1, 3), (50, 0, 50, 0), "for 2 of 4 passages, which count as 0: 2, 4"),
-    ([entry(1, answers="yes"), *good(2, 3, 4)], (50, 50, 50, 50), "which counts as false: 1"),
-    ([entry(1, evidence=None), entry(2, evidence=[]), *good(3, 4)], (50, 50, 50, 50), "for passages: 1, 2"),
-    ([{"id": 1, "relevance_score": 85}, *good(2, 3, 4)], (85, 50, 50, 50), "counts as false: 1"),
 ]
 
 
 @pytest.mark.parametrize(("entries", "scores", "problem"), WRONG)
 def test_entries_that_are_wrong(entries: list[object], scores: tuple[float, ...], problem: str) -> None:
-    """One entry that is wrong is mended or left out, and told; it does not cost the others."""
+    """One entry that is wrong is ignored, and told; it does not cost the others."""
     found = score(results(*entries))
     assert found.scores == tuple(value / 100 for value in scores)
     assert any(problem in said for said in found.problems), found.problems
@@ -236,13 +221,18 @@ def test_entries_that_are_wrong(entries: list[object], scores: tuple[float, ...]
     assert [number for number, entry in enumerate(found.evidence) if entry is None] == missing
 
 
-def test_an_entry_without_the_boolean_keeps_its_score() -> None:
-    """It does not count as an answer, and its evidence stays."""
-    whole = {"id": 1, "relevance_score": 85, "key_evidence": "Roll back"}
-    found = score(results(whole, entry(2), entry(3), entry(4)))
+def test_numbers_as_text_count() -> None:
+    """Models without a schema write numbers as text now and then."""
+    found = score(results(entry("4", "85"), entry(2, " 7.5 "), *good(1, 3)))
+    assert (found.scores, found.problems) == ((0.5, 0.075, 0.5, 0.85), ())
+
+
+def test_an_entry_without_evidence_keeps_its_score() -> None:
+    """It does not count as an answer."""
+    found = score(results({"id": 1, "relevance_score": 85}, entry(2, evidence=None), entry(3), entry(4)))
     assert found.scores[0] == 0.85
-    assert found.evidence[0] == Evidence(False, "Roll back", is_quoted=True)
-    assert len(found.problems) == 1
+    assert found.evidence[:2] == (Evidence(False, "", is_quoted=False),) * 2
+    assert found.problems == ()
 
 
 def test_a_good_answer_with_more_than_was_asked_for() -> None:
@@ -269,13 +259,8 @@ def test_a_good_answer_with_more_than_was_asked_for() -> None:
         ({"results": {"1": entry(1)}}, "results: Input should be a valid list"),
         ({"results": "none"}, "results: Input should be a valid list"),
         (results(entry(1)), "no score that can be used for 3 of 4 passages: 2, 3, 4$"),
-        (results(*([entry(1)] * 4)), "for 3 of 4 passages: 2, 3, 4; it scored passages more than once"),
-        (
-            results(*(entry(number) for number in (5, 6, 7, 8))),
-            "for 4 of 4 passages: 1, 2, 3, 4; it gave ids .*: 5, 6, 7, 8$",
-        ),
-        (results(*(entry(number, "high") for number in (1, 2, 3)), entry(4)), "for 3 of 4 .* no numbers from 0 to 100"),
-        (results([entry(1)], [[entry(2)]], "x"), '4 of 4 .* gave entries that are no objects.*: a list, a list, "x"$'),
+        (results(*([entry(1)] * 4)), "for 3 of 4 passages: 2, 3, 4; it gave entries that cannot be used: "),
+        (results([entry(1)], [[entry(2)]], "x"), "4 of 4 passages: 1, 2, 3, 4; it gave entries that cannot be used: "),
         ('{"results": [' * 100_000, "no object"),
         ('{"a":' * 100_000 + "}", "is not a JSON object"),
     ],

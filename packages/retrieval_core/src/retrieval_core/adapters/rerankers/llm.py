@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from hashlib import sha256
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from retrieval_core.adapters.asking import AsksInBatches
 from retrieval_core.config.base import AdapterSettings
@@ -26,7 +25,7 @@ from retrieval_core.types import Evidence
 from retrieval_core.types.context import on_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
@@ -59,14 +58,23 @@ _REPAIR = (
 )
 _ANSWER_CHARACTERS = 4000
 _PROBLEM_CHARACTERS = 100
+_ENTRY_CHARACTERS = 60
 _SHORTEST = 4  # as shorten() has it
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?", re.ASCII)
 
 
 class _Answer(BaseModel):
     """An answer whose entries are checked one by one, so that a malformed one does not cost the others."""
 
     results: list[object]
+
+
+class _Entry(BaseModel):
+    """What the model says of a passage; numbers may be written as text."""
+
+    id: int
+    relevance_score: float = Field(ge=0, le=100, allow_inf_nan=False)
+    answerability: bool = False
+    key_evidence: str | None = None
 
 
 class LLMRerankerSettings(AdapterSettings):
@@ -86,9 +94,9 @@ class LLMReranker(AsksInBatches, Reranker):
     The model scores each passage from 0 to 100, says whether it answers the question, and quotes its evidence. It sees
     a passage's title, headings and text as data: see :mod:`retrieval_core.text.prompting`.
 
-    Malformed entries of the answer are mended and listed in ``problems``: unknown ids are ignored, of entries with the
-    same id the first counts, a score given as text is read as a number, and passages without a score from 0 to 100 get
-    0 and no evidence. An answer without such a score for at least half of the passages is an error.
+    Entries of the answer that are malformed, repeated or of no passage are ignored and listed in ``problems``. Passages
+    without a score from 0 to 100 get 0 and no evidence. An answer without such a score for at least half of the
+    passages is an error.
 
     Args:
         llm: Stays the caller's to close.
@@ -159,12 +167,19 @@ class LLMReranker(AsksInBatches, Reranker):
         if not entries:
             msg = f"{name} returned an empty list of scores for {len(passages)} chunks"
             raise MalformedAnswerError(msg, name, answer=text)
-        reading = _Reading(passages, self._max_characters)
-        for entry in entries:
-            reading.take(entry)
-        scores, problems = reading.scores, reading.problems()
+        scored: dict[int, _Entry] = {}
+        ignored: list[str] = []
+        for given in entries:
+            entry = _read_entry(given)
+            if entry is None or entry.id in scored or not 1 <= entry.id <= len(passages):
+                ignored.append(shorten(json.dumps(given), _ENTRY_CHARACTERS))
+            else:
+                scored[entry.id] = entry
+        problems: list[str] = []
+        if ignored:
+            problems.append(f"gave entries that cannot be used: {shorten(', '.join(ignored), _PROBLEM_CHARACTERS)}")
         numbers = range(1, len(passages) + 1)
-        missing = [str(number) for number in numbers if number not in scores]
+        missing = [str(number) for number in numbers if number not in scored]
         without = f"{len(missing)} of {len(passages)} passages"
         which = shorten(", ".join(missing), _PROBLEM_CHARACTERS)
         if 2 * len(missing) > len(passages):
@@ -173,11 +188,17 @@ class LLMReranker(AsksInBatches, Reranker):
         if missing:
             problems.append(f"gave no score that can be used for {without}, which count as 0: {which}")
         return RerankScores(
-            tuple(scores.get(number, 0.0) / 100 for number in numbers),
+            tuple(scored[number].relevance_score / 100 if number in scored else 0.0 for number in numbers),
             completion.usage,
-            tuple(reading.evidence.get(number) for number in numbers),
+            tuple(self._evidence(scored.get(number), passages[number - 1]) for number in numbers),
             tuple(f"{name} {problem}" for problem in problems),
         )
+
+    def _evidence(self, entry: _Entry | None, passage: str) -> Evidence | None:
+        if entry is None:
+            return None
+        text = shorten(on_one_line(entry.key_evidence or ""), self._max_characters)
+        return Evidence(entry.answerability, text, bool(text) and text in on_one_line(passage))
 
     def _request(
         self, query: str, passages: Sequence[str], wrong: MalformedAnswerError | None = None
@@ -197,75 +218,6 @@ class LLMReranker(AsksInBatches, Reranker):
         return framed(instructions, _ANSWER, data)
 
 
-class _Reading:
-    """The scores (0 to 100) and evidence by passage number, read from an answer's entries one by one."""
-
-    def __init__(self, passages: Sequence[str], longest: int) -> None:
-        self.scores: dict[int, float] = {}
-        self.evidence: dict[int, Evidence] = {}
-        self._passages = passages
-        self._longest = longest
-        self._seen: set[int] = set()
-        self._problems: dict[str, list[str]] = {}
-
-    def take(self, entry: object) -> None:
-        if not isinstance(entry, dict):
-            self._note("gave entries that are no objects, which were ignored", _shown(entry))
-            return
-        fields = cast("dict[str, object]", entry)
-        number = self._number(fields)
-        if number is None:
-            return
-        if number in self._seen:
-            self._note("scored passages more than once, of which the first score counts", str(number))
-            return
-        self._seen.add(number)
-        score = self._score(number, fields)
-        if score is not None:
-            self.scores[number] = score
-            self.evidence[number] = self._evidence(number, fields)
-
-    def problems(self) -> list[str]:
-        """Return the faults of entries, each as the predicate of a sentence about the model."""
-        return [f"{kind}: {shorten(', '.join(which), _PROBLEM_CHARACTERS)}" for kind, which in self._problems.items()]
-
-    def _number(self, fields: Mapping[str, object]) -> int | None:
-        given = fields.get("id")
-        number = _as_number(given)
-        if number is None or number not in range(1, len(self._passages) + 1):
-            self._note("gave ids that no passage has, which were ignored", _shown(given))
-            return None
-        if isinstance(given, str):
-            self._note("gave ids as text, which were taken as numbers", _shown(given))
-        return int(number)
-
-    def _score(self, number: int, fields: Mapping[str, object]) -> float | None:
-        given = fields.get("relevance_score")
-        score = _as_number(given)
-        if score is None or not 0 <= score <= 100:
-            if "relevance_score" in fields:
-                kind = "gave scores that are no numbers from 0 to 100, which were ignored"
-                self._note(kind, f"passage {number} {_shown(given)}")
-            return None
-        if isinstance(given, str):
-            self._note("gave scores as text, which were taken as numbers", f"passage {number} {_shown(given)}")
-        return float(score)
-
-    def _evidence(self, number: int, fields: Mapping[str, object]) -> Evidence:
-        answers, text = fields.get("answerability"), fields.get("key_evidence")
-        if not isinstance(answers, bool):
-            self._note("did not say with true or false whether passages answer, which counts as false", str(number))
-            answers = False
-        if not isinstance(text, str):
-            self._note("gave no text as key_evidence for passages", str(number))
-            text = ""
-        text = shorten(on_one_line(text), self._longest)
-        return Evidence(answers, text, bool(text) and text in on_one_line(self._passages[number - 1]))
-
-    def _note(self, kind: str, which: str) -> None:
-        self._problems.setdefault(kind, []).append(which)
-
-
 def _schema(passages: int) -> dict[str, JSON]:
     """Return the schema of an answer; without bounds on lists, which some providers refuse."""
     entry = object_schema(
@@ -279,15 +231,8 @@ def _schema(passages: int) -> dict[str, JSON]:
     return object_schema({"results": {"type": "array", "items": entry}})
 
 
-def _as_number(value: object) -> float | None:
-    """Return a number, or text that is one, as a number; ``None`` for everything else."""
-    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-        return float(value)
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _shown(value: object) -> str:
-    """Return the beginning of a value's JSON on one line."""
-    if isinstance(value, (dict, list)):
-        return "an object" if isinstance(value, dict) else "a list"
-    return shorten(json.dumps(value), 40)
+def _read_entry(given: object) -> _Entry | None:
+    try:
+        return _Entry.model_validate(given)
+    except ValidationError:
+        return None
