@@ -179,100 +179,63 @@ class Judge(Stage):
         """Return the state with the judgement."""
         if state.found is None:
             return state
-        relevance = await judge(
-            run,
-            self._store,
-            state.found,
-            state.hits,
-            embedder_id=None if self._embedder is None else self._embedder.id,
-            analyzer=self._analyzer,
-            condition=state.plan.condition,
-            abstain_below=self._settings.answer.abstain_below,
-            has_words=state.plan.has_words,
-            held=state.held,
+        return state.but(relevance=await self._judge(run, state, state.found))
+
+    async def _judge(self, run: Run, state: SearchState, found: SearchResults) -> Relevance:
+        """Return whether the hits answer the query. What cannot be looked up is left out, and is in the trace."""
+        store, held, hits, condition = self._store, state.held, state.hits, state.plan.condition
+        analyzer, abstain_below = self._analyzer, self._settings.answer.abstain_below
+        embedder_id = None if self._embedder is None else self._embedder.id
+        query = found.query.text
+        identifiers = identifiers_in(query)
+        unknown = absent_from(identifiers, [hit.chunk.indexed_text for hit in hits]) if identifiers else ()
+        if unknown and state.plan.has_words:
+            unknown = await _unknown(run, store, held, unknown, condition)
+        elif unknown:
+            unknown = ()  # nobody can tell whether a chunk that was not found contains it
+        if not hits:
+            # A filter that lets nothing pass says nothing about the documents, and neither does a search that failed.
+            is_unlikely = condition is None and not found.failures and abstain_below > 0
+            return Relevance(0.0, is_unlikely, unknown, explanation="Nothing was found.")
+        for each in unknown:  # which is said of them, and says nothing about the rest
+            query = query.replace(each, " ")
+        terms = content_terms(query, analyzer)
+        counts = await _counts(run, store, held, sorted(terms), condition) if terms else None
+        read = hits[:DEPTH]
+        texts = [hit.chunk.indexed_text for hit in read]
+        in_each = None if held is None else held.find_terms(terms, [hit.chunk for hit in read], analyzer.id)
+        if in_each is None and sum(map(len, texts)) > MOST_ON_LOOP:
+            await to_a_loop()
+            in_each = await asyncio.to_thread(_find_terms, texts, terms, analyzer)
+        elif in_each is None:
+            in_each = _find_terms(texts, terms, analyzer)
+        cosine, margin = _cosines(found, hits) if embedder_id == CALIBRATED_EMBEDDER else (None, 0.0)
+        signals = Signals(
+            _kind_of(found, hits),
+            cosine,
+            coverage_of(terms, in_each, counts) if terms else None,
+            counts is not None,
+            _words(query, terms.difference(*in_each), analyzer),
+            margin,
         )
-        return state.but(relevance=relevance)
-
-
-async def judge(
-    run: Run,
-    store: Store,
-    found: SearchResults,
-    hits: Sequence[Hit],
-    *,
-    embedder_id: str | None,
-    analyzer: Analyzer,
-    condition: Filter | None,
-    abstain_below: float,
-    has_words: bool,
-    held: HeldIndex | None = None,
-) -> Relevance:
-    """Return whether the hits of a search answer its query.
-
-    What cannot be looked up is left out, and is in the trace.
-
-    Args:
-        run: Makes the calls.
-        store: Where terms and identifiers are looked up.
-        found: What its sides found.
-        hits: Best first.
-        embedder_id: Of the index; ``None`` without one.
-        analyzer: Makes the terms of the index, of single words.
-        condition: What every chunk must pass to be seen.
-        abstain_below: The probability below which the hits are unlikely to answer.
-        has_words: Whether the store can be searched by keywords.
-        held: The index in memory, which counts terms in place of the store.
-    """
-    query = found.query.text
-    identifiers = identifiers_in(query)
-    unknown = absent_from(identifiers, [hit.chunk.indexed_text for hit in hits]) if identifiers else ()
-    if unknown and has_words:
-        unknown = await _unknown(run, store, held, unknown, condition)
-    elif unknown:
-        unknown = ()  # nobody can tell whether a chunk that was not found contains it
-    if not hits:
-        # A filter that lets nothing pass says nothing about the documents, and neither does a search that failed.
-        is_unlikely = condition is None and not found.failures and abstain_below > 0
-        return Relevance(0.0, is_unlikely, unknown, explanation="Nothing was found.")
-    for each in unknown:  # which is said of them, and says nothing about the rest
-        query = query.replace(each, " ")
-    terms = content_terms(query, analyzer)
-    counts = await _counts(run, store, held, sorted(terms), condition) if terms else None
-    read = hits[:DEPTH]
-    texts = [hit.chunk.indexed_text for hit in read]
-    in_each = None if held is None else held.find_terms(terms, [hit.chunk for hit in read], analyzer.id)
-    if in_each is None and sum(map(len, texts)) > MOST_ON_LOOP:
-        await to_a_loop()
-        in_each = await asyncio.to_thread(_find_terms, texts, terms, analyzer)
-    elif in_each is None:
-        in_each = _find_terms(texts, terms, analyzer)
-    cosine, margin = _cosines(found, hits) if embedder_id == CALIBRATED_EMBEDDER else (None, 0.0)
-    signals = Signals(
-        _kind_of(found, hits),
-        cosine,
-        coverage_of(terms, in_each, counts) if terms else None,
-        counts is not None,
-        _words(query, terms.difference(*in_each), analyzer),
-        margin,
-    )
-    if signals.coverage is not None and signals.coverage < LOW_COVERAGE and shows_its_language(query):
-        await to_a_loop()
-        if await asyncio.to_thread(is_of_another_language, query, texts):
-            told = "The query is in another language than the documents, so that its words say nothing."
-            return Relevance(None, unknown=unknown, is_of_another_language=True, explanation=told)
-    curve = curve_for(signals)
-    if curve is None:
-        return Relevance(unknown=unknown, explanation="There are neither words nor cosines to judge by.")
-    value = curve.probability(signals)
-    return Relevance(
-        value,
-        value < abstain_below,
-        unknown,
-        explanation=" ".join(_explained(signals, len(read))),
-        coverage=signals.coverage,
-        cosine=signals.cosine,
-        margin=signals.margin,
-    )
+        if signals.coverage is not None and signals.coverage < LOW_COVERAGE and shows_its_language(query):
+            await to_a_loop()
+            if await asyncio.to_thread(is_of_another_language, query, texts):
+                told = "The query is in another language than the documents, so that its words say nothing."
+                return Relevance(None, unknown=unknown, is_of_another_language=True, explanation=told)
+        curve = curve_for(signals)
+        if curve is None:
+            return Relevance(unknown=unknown, explanation="There are neither words nor cosines to judge by.")
+        value = curve.probability(signals)
+        return Relevance(
+            value,
+            value < abstain_below,
+            unknown,
+            explanation=" ".join(_explained(signals, len(read))),
+            coverage=signals.coverage,
+            cosine=signals.cosine,
+            margin=signals.margin,
+        )
 
 
 def coverage_of(terms: frozenset[str], held: Sequence[frozenset[str]], counts: TermCounts | None) -> float:
