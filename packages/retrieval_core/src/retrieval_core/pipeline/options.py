@@ -284,46 +284,23 @@ class Planner:
     """Makes the plans of queries to one index.
 
     Args:
-        config: The settings of every query.
         store: The store that is searched.
-        has_embedder: Whether queries can be embedded.
-        transformers: Names of the transformers that there are.
-        reranks: Whether hits are reranked.
+        make: Returns the plan of a query; see :func:`make_plan`.
     """
 
-    def __init__(
-        self,
-        config: RetrievalConfig,
-        store: Store,
-        *,
-        has_embedder: bool,
-        transformers: Sequence[str] = (),
-        reranks: bool = False,
-    ) -> None:
-        self._config = config
+    def __init__(self, store: Store, make: Callable[[Filters, QueryOptions], Plan]) -> None:
         self._store = store
-        self._has_embedder = has_embedder
-        self._transformers = transformers
-        self._reranks = reranks
+        self._make = make
         self._plain: tuple[frozenset[Side], Plan] | None = None
 
     def __call__(self, filters: Filters, options: QueryOptions) -> Plan:
-        """Return the plan of a query; see :func:`make_plan`."""
+        """Return the plan of a query; that of a plain one is made once."""
+        if options or filters is not None:
+            return self._make(filters, options)
         sides = sides_of(self._store)
-        if not options and filters is None and self._plain is not None and self._plain[0] == sides:
-            return self._plain[1]
-        plan = make_plan(
-            self._config,
-            filters,
-            options,
-            store=self._store,
-            has_embedder=self._has_embedder,
-            transformers=self._transformers,
-            reranks=self._reranks,
-        )
-        if not options and filters is None:
-            self._plain = sides, plan  # until the store learns what it can do
-        return plan
+        if self._plain is None or self._plain[0] != sides:  # the store has learned what it can do
+            self._plain = sides, self._make(filters, options)
+        return self._plain[1]
 
 
 def make_plan(

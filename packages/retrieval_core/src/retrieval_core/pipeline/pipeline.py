@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.cache import KeptResults
 from retrieval_core.pipeline.engine import Engine
 from retrieval_core.pipeline.lifecycle import by_name, questions_with, reranker_chain
-from retrieval_core.pipeline.options import Planner
+from retrieval_core.pipeline.options import Planner, make_plan
 from retrieval_core.pipeline.query_engine import QueryEngine
 from retrieval_core.pipeline.several import SearchedIndex
 from retrieval_core.pipeline.stage_list import Components, list_stages
@@ -143,15 +144,16 @@ class RetrievalPipeline(QueryEngine):
     def _engine_of(self, sources: Sources, components: Components, cache: ResultCache | None) -> Engine:
         config, now = self.config, self._clock.now
         stages = list_stages(sources, components, config, now)
-        plan = Planner(
+        plan = partial(
+            make_plan,
             config,
-            sources.store,
+            store=sources.store,
             has_embedder=sources.questions is not None,
             transformers=tuple(components.transformers),
             reranks=bool(components.rerankers),
         )
         kept = KeptResults(cache, {"": sources.store}, stages, questions=sources.questions, config=config, now=now)
-        return Engine(stages, plan, kept, strict=config.strict, sources=sources)
+        return Engine(stages, Planner(sources.store, plan), kept, strict=config.strict, sources=sources)
 
     def as_one_of_several(self, *, weight: float, is_joined: bool) -> SearchedIndex:
         """Return what several indexes that are searched as one need of this one.
