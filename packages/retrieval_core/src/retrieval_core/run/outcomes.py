@@ -1,7 +1,8 @@
-"""Outcomes of calls, success or failure, as values that stages combine."""
+"""Outcomes of calls, success or failure, as values that stages combine, and calls for parts of a list."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -24,10 +25,12 @@ from retrieval_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from typing import Never
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 LONGEST_REASON = 2000
 """The most characters of an error that results and logs repeat: some errors quote a whole answer or document."""
@@ -128,3 +131,38 @@ def value_of(outcome: Ok[T] | Failed) -> T:
         raise outcome.error
     msg = f"{outcome.stage}: {outcome.reason}"
     raise SearchError(msg) from outcome.error
+
+
+async def in_batches(
+    call: Callable[[Sequence[Item]], Awaitable[Result]],
+    items: Iterable[Item],
+    size: int,
+    size_of: Callable[[Item], int] = lambda _: 1,
+    *,
+    at_a_time: int = 4,
+) -> list[tuple[Sequence[Item], Result]]:
+    """Call a plug-in for all items, and return each batch with what came of it, in order.
+
+    Args:
+        call: Makes one call.
+        items: In their order; neighbours come together.
+        size: The most that one call takes; an item that is larger comes by itself.
+        size_of: How much of that an item takes.
+        at_a_time: The most calls at a time.
+    """
+    batches: list[list[Item]] = []
+    room = 0
+    for item in items:
+        length = size_of(item)
+        if not batches or length > room:
+            batches.append([])
+            room = size
+        batches[-1].append(item)
+        room -= length
+    free = asyncio.Semaphore(at_a_time)
+
+    async def limited(batch: list[Item]) -> Result:
+        async with free:
+            return await call(batch)
+
+    return list(zip(batches, await asyncio.gather(*map(limited, batches)), strict=True))

@@ -22,7 +22,7 @@ from retrieval_core.pipeline.answer.writing import (
 from retrieval_core.pipeline.lifecycle import close_with
 from retrieval_core.ports import Reranker, Verifier
 from retrieval_core.ports.plugin import as_optional
-from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
+from retrieval_core.run.outcomes import Failed, Ok, in_batches, is_callers_fault
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.text.markers import MISSING
@@ -59,7 +59,6 @@ NOT_VERIFIED = "not_verified: there is no verifier. Set llm.kind or answer.verif
 """The reason of the degradation if an answer is to be verified and there is no verifier."""
 WRITING_SHARE = 0.9
 """The part of the deadline by which an answer must be written, so that its end is told in time."""
-_AT_A_TIME = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,22 +348,20 @@ async def verify(
     if type(size) is not int or size < 1:
         problem = f"the verifier cannot be used: its batch_size must be a whole number of at least 1, got {size!r:.40}"
         return Checked(tuple(sentences), (Failed("verify_answer", MalformedAnswerError(problem)),))
-    batches = [numbers[start : start + size] for start in range(0, len(numbers), size)]
-    free = asyncio.Semaphore(_AT_A_TIME)
 
     async def judge(batch: Sequence[int]) -> Ok[Verdicts] | Failed:
         claims = [plain(sentences[number].text) for number in batch]
-        async with free:
-            return await run.call("verify_answer", verifier.verify, query, claims, texts)
+        return await run.call("verify_answer", verifier.verify, query, claims, texts)
 
-    outcomes = await asyncio.gather(*map(judge, batches))
     checked = list(sentences)
-    for batch, outcome in zip(batches, outcomes, strict=True):
+    failures: list[Failed] = []
+    for batch, outcome in await in_batches(judge, numbers, size):
         if isinstance(outcome, Failed):
+            failures.append(outcome)
             continue
         for number, verified in zip(batch, outcome.value.verdicts, strict=True):
             checked[number] = replace(checked[number], check=_check(number, verified, quoted))
-    return Checked(tuple(checked), tuple(outcome for outcome in outcomes if isinstance(outcome, Failed)))
+    return Checked(tuple(checked), tuple(failures))
 
 
 def _check(number: int, verified: Verified, quoted: Sequence[tuple[int, Quote]]) -> SentenceCheck:

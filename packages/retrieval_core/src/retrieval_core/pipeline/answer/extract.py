@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 from heapq import nsmallest
@@ -10,7 +9,7 @@ from itertools import groupby, islice
 from math import fsum, log
 from typing import TYPE_CHECKING
 
-from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.outcomes import Failed, Ok, in_batches
 from retrieval_core.text.markdown import ends_in_prose, parse_markdown, plain_text
 from retrieval_core.text.sentences import ASKS, INTRODUCES, LINK, sentences_of, units_of
 from retrieval_core.types import AnswerSentence, Attribution, Quote, Span
@@ -130,14 +129,13 @@ async def _best_sentence(
 
 
 async def _scores(run: Run, scorer: Reranker, query: str, texts: Sequence[str]) -> tuple[float, ...] | Failed:
-    size = max(1, scorer.batch_size)
     run = run.on(f"reranker {scorer.id}")
 
     async def score(part: Sequence[str]) -> Ok[RerankScores] | Failed:
         return await run.call("extract", scorer.score, query, part)
 
     scores: list[float] = []
-    for outcome in await asyncio.gather(*(score(texts[start : start + size]) for start in range(0, len(texts), size))):
+    for _, outcome in await in_batches(score, texts, scorer.batch_size):
         if isinstance(outcome, Failed):
             return outcome
         scores += outcome.value.scores

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from retrieval_core.config.model import BLANK_LINE, DEFAULT_TEMPLATE, checked_delimiter, parse_template
 from retrieval_core.pipeline.stages.state import FormattedContext, Stage, identify
 from retrieval_core.ports import Pruner, as_plugin
-from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement
+from retrieval_core.run.outcomes import Failed, in_batches, is_fault_of_an_improvement
 from retrieval_core.text.sentences import OMISSION, sentences_of
 from retrieval_core.types import Quote, Span, format_citation
 from retrieval_core.types.escapes import escape_text
@@ -228,10 +227,6 @@ class _Divided:
         return tuple(text[sentence.span.start : sentence.span.end] for sentence in self.sentences)
 
 
-CONCURRENCY = 4
-"""Calls at a time, as of rerankers."""
-
-
 class Prune(Stage):
     """Shows only those sentences of each hit that bear on the question.
 
@@ -283,18 +278,17 @@ async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit]) -> Pr
     divided = (
         _Divided(position, hit, sentences_of(hit.chunk.text)) for position, hit in enumerate(hits) if hit.chunk.text
     )
-    batches = _batches((item for item in divided if len(item.sentences) > 1), max(1, pruner.batch_size))
-    free = asyncio.Semaphore(CONCURRENCY)
+    several = [item for item in divided if len(item.sentences) > 1]
 
     async def keep(batch: Sequence[_Divided]) -> Ok[Kept] | Failed:
-        async with free:
-            return await run.call("prune", pruner.keep, query, [item.texts for item in batch])
+        return await run.call("prune", pruner.keep, query, [item.texts for item in batch])
 
-    outcomes = await asyncio.gather(*map(keep, batches))
     pruned = list(hits)
+    failures: list[Failed] = []
     judged = shown = 0
-    for batch, outcome in zip(batches, outcomes, strict=True):
+    for batch, outcome in await in_batches(keep, several, pruner.batch_size, lambda item: len(item.sentences)):
         if isinstance(outcome, Failed):
+            failures.append(outcome)
             continue
         for number, item in enumerate(batch):
             kept = _at_least_one(outcome.value, number)
@@ -303,7 +297,7 @@ async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit]) -> Pr
             pruned[item.position] = replace(item.hit, excerpts=excerpts_of(item.hit.chunk.text, item.sentences, kept))
     decision = f"{shown} of {judged} sentences are relevant to the query" if judged else None
     run.note("prune", started, len(hits), len(hits), decision)
-    return Pruned(tuple(pruned), tuple(outcome for outcome in outcomes if isinstance(outcome, Failed)))
+    return Pruned(tuple(pruned), tuple(failures))
 
 
 def excerpts_of(text: str, sentences: Sequence[Sentence], kept: Sequence[bool]) -> tuple[Span, ...]:
@@ -333,19 +327,6 @@ def excerpts_of(text: str, sentences: Sequence[Sentence], kept: Sequence[bool]) 
             joined.append(Span(start, end))
     whole = len(joined) == 1 and text.strip() == text[joined[0].start : joined[0].end]
     return () if whole else tuple(joined)
-
-
-def _batches(items: Iterable[_Divided], size: int) -> list[list[_Divided]]:
-    """Return neighbours together, as many as have no more sentences than one call takes; a longer one alone."""
-    batches: list[list[_Divided]] = []
-    room = 0
-    for item in items:
-        if not batches or len(item.sentences) > room:
-            batches.append([])
-            room = size
-        batches[-1].append(item)
-        room -= len(item.sentences)
-    return batches
 
 
 def _at_least_one(answer: Kept, number: int) -> tuple[bool, ...]:

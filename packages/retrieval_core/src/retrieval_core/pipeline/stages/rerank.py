@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -13,7 +12,7 @@ from retrieval_core.pipeline.stages.fuse import weighted
 from retrieval_core.pipeline.stages.state import Stage, identify
 from retrieval_core.ports import RelevanceFilter, Reranker, RerankScores, as_plugin
 from retrieval_core.run.caching import LruCache
-from retrieval_core.run.outcomes import Failed, is_fault_of_an_improvement
+from retrieval_core.run.outcomes import Failed, in_batches, is_fault_of_an_improvement
 from retrieval_core.text.prompting import shorten
 from retrieval_core.types import Degradation, DroppedPassage, Judgement
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 BEFORE_THE_NEXT = 2 / 3
 """How much of the time that is left a reranker may use up where another one would stand in for it."""
-CONCURRENCY = 4
-"""Calls at a time: the 30 hits that are reranked by default are three requests to a language model."""
 _REASON_CHARACTERS = 300
 
 
@@ -164,9 +161,6 @@ async def _score(
     cache: RerankCache | None,
 ) -> RerankScores | Failed:
     """Return the scores of all hits, in as many calls as it takes, several at a time."""
-    size = reranker.batch_size
-    batches = [hits[start : start + size] for start in range(0, len(hits), size)]
-    free = asyncio.Semaphore(CONCURRENCY)
     name = reranker.id
     run = run.on(f"reranker {name}")
     repair = reranker.repair if "repair" in reranker.capabilities else None
@@ -175,9 +169,8 @@ async def _score(
         chunks = [hit.chunk for hit in batch]
         if cache is not None and (kept := cache.get(name, query, chunks)) is not None:
             return kept
-        async with free:
-            texts = [chunk.indexed_text for chunk in chunks]
-            outcome = await run.repairing(repair).call("rerank", reranker.score, query, texts)
+        texts = [chunk.indexed_text for chunk in chunks]
+        outcome = await run.repairing(repair).call("rerank", reranker.score, query, texts)
         if isinstance(outcome, Failed):
             return outcome
         if cache is not None and not outcome.value.problems:
@@ -185,7 +178,7 @@ async def _score(
         return outcome.value
 
     parts: list[RerankScores] = []
-    for outcome in await asyncio.gather(*map(score, batches)):
+    for _, outcome in await in_batches(score, hits, reranker.batch_size):
         if isinstance(outcome, Failed):
             return outcome
         parts.append(outcome)
@@ -334,21 +327,18 @@ async def keep_relevant(
         query: The question that counts: as the user asked it, whatever was searched for.
         hits: In their order.
     """
-    size = max(1, relevance_filter.batch_size)
-    batches = [hits[start : start + size] for start in range(0, len(hits), size)]
-    free = asyncio.Semaphore(FILTER_CONCURRENCY)
     started = run.elapsed_ms
 
     async def judge(batch: Sequence[Hit]) -> Ok[Judgements] | Failed:
-        async with free:
-            return await run.call("relevance", relevance_filter.judge, query, [hit.chunk for hit in batch])
+        return await run.call("relevance", relevance_filter.judge, query, [hit.chunk for hit in batch])
 
-    outcomes = await asyncio.gather(*map(judge, batches))
+    failures: list[Failed] = []
     kept: list[Hit] = []
     scores: list[float] = []
     dropped: list[DroppedPassage] = []
-    for batch, outcome in zip(batches, outcomes, strict=True):
+    for batch, outcome in await in_batches(judge, hits, relevance_filter.batch_size, at_a_time=FILTER_CONCURRENCY):
         if isinstance(outcome, Failed):
+            failures.append(outcome)
             kept += batch
             continue
         for hit, judgement in zip(batch, outcome.value.judgements, strict=True):
@@ -360,9 +350,7 @@ async def keep_relevant(
                 dropped.append(DroppedPassage(hit.id, judgement.score, reason))
     decision = f"none of {len(hits)} chunks is relevant to the query" if hits and not kept else None
     run.note("relevance", started, len(hits), len(kept), decision, dropped=tuple(dropped))
-    return RelevanceResult(
-        tuple(kept), len(dropped), tuple(scores), tuple(item for item in outcomes if isinstance(item, Failed))
-    )
+    return RelevanceResult(tuple(kept), len(dropped), tuple(scores), tuple(failures))
 
 
 def _judged(hit: Hit, judgement: Judgement) -> Hit:
