@@ -1,4 +1,4 @@
-"""Common parts of stores over services: parallel requests, and exact filtering where the service can't filter."""
+"""Common parts of stores over services: requests and filters, and exact filtering where the service can't filter."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import asyncio
 import json
 from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from retrieval_core.errors import IndexFormatError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from retrieval_core.ports import Candidate
     from retrieval_core.types import JSON
+
+T = TypeVar("T")
+Expression: TypeAlias = "dict[str, Any] | bool"
+"""A condition in a service's JSON; ``True`` and ``False`` where everything or nothing matches."""
 
 CONCURRENT_REQUESTS = 4
 
@@ -117,6 +121,37 @@ def _read_all(
                 found.append((record.score, candidate))
     found.sort(key=lambda match: (-match[0], match[1].chunk_id))
     return found, unreadable
+
+
+def split(items: Iterable[T], size_of: Callable[[T], int], *, most: int, most_size: int) -> Iterator[list[T]]:
+    """Split items so that each part fits into one request; an item that is too large is a part by itself."""
+    part: list[T] = []
+    size = 0
+    for item in items:
+        length = size_of(item)
+        if part and (len(part) == most or size + length > most_size):
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += length
+    if part:
+        yield part
+
+
+def combine(clause: str, expressions: Iterable[Expression], *, decisive: bool) -> Expression:
+    """Combine the expressions of a clause.
+
+    Args:
+        clause: Such as ``$or``.
+        decisive: The truth value of which one is enough: ``True`` if one expression has to hold, ``False`` if all have.
+    """
+    parts: list[dict[str, Any]] = []
+    for part in expressions:
+        if part is decisive:
+            return decisive
+        if not isinstance(part, bool) and part not in parts:
+            parts.append(part)
+    return not decisive if not parts else parts[0] if len(parts) == 1 else {clause: parts}
 
 
 def flat(fields: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -31,17 +31,17 @@ from retrieval_core.adapters.stores.pinecone.records import (
     chunk_of,
     either,
 )
-from retrieval_core.adapters.stores.services import MOST_RESULTS, exact_float, find_best, is_text, together
+from retrieval_core.adapters.stores.services import MOST_RESULTS, exact_float, find_best, is_text, split, together
 from retrieval_core.errors import DimensionMismatchError, IndexFormatError, ServiceError
 from retrieval_core.ports import Candidate, SourceState
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 
     from retrieval_core.adapters.stores.foreign import FieldMapping
     from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
-    from retrieval_core.adapters.stores.pinecone.records import Expression
+    from retrieval_core.adapters.stores.services import Expression
     from retrieval_core.ports import Change, ChunkRange, SearchRequest
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
@@ -267,7 +267,10 @@ class NamespaceReader:
 
     async def fetch(self, ids: Sequence[str]) -> dict[str, Any]:
         """Return records by id, in as few requests as their ids' length allows."""
-        parts = [partial(self._connection.call, "fetch", ids=part, namespace=self._namespace) for part in _parts(ids)]
+        parts = [
+            partial(self._connection.call, "fetch", ids=part, namespace=self._namespace)
+            for part in split(ids, _address_length, most=MOST_RECORDS, most_size=_MOST_ADDRESS_CHARACTERS)
+        ]
         return {name: record for answer in await together(parts) for name, record in answer.vectors.items()}
 
     async def matching(self, expression: Mapping[str, Any]) -> dict[str, Any]:
@@ -354,15 +357,6 @@ def _bounds(name: str, first: int, last: int) -> list[dict[str, Any]]:
     return [{name: {"$gte": first}}, {name: {"$lte": last}}]
 
 
-def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
-    part: list[str] = []
-    length = 0
-    for name in ids:
-        longest = 3 * len(name) + len("&ids=")  # if every character had to be escaped
-        if part and (len(part) == MOST_RECORDS or length + longest > _MOST_ADDRESS_CHARACTERS):
-            yield part
-            part, length = [], 0
-        part.append(name)
-        length += longest
-    if part:
-        yield part
+def _address_length(name: str) -> int:
+    """Return the length of an id in an address, if every character had to be escaped."""
+    return 3 * len(name) + len("&ids=")

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from retrieval_core.adapters.stores.foreign import OF_THE_RECORD, WRITTEN_AS_TEX
 from retrieval_core.adapters.stores.query_terms import passage_weights, question_weights
 from retrieval_core.adapters.stores.rows import CHUNKS
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, damage_of, is_like, sketch
-from retrieval_core.adapters.stores.services import exact_float, flat, is_text, item_token
+from retrieval_core.adapters.stores.services import combine, exact_float, flat, is_text, item_token, split
 from retrieval_core.errors import IndexFormatError, InvalidParameterError, UnsupportedFilterError
 from retrieval_core.types import Chunk, PageSpan, Span
 from retrieval_core.types.filters import (
@@ -56,8 +56,9 @@ from retrieval_core.types.filters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from retrieval_core.adapters.stores.services import Expression
     from retrieval_core.ports import RecordDamage
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import JSON, Matrix
@@ -111,9 +112,6 @@ def as_native(value: JSON) -> str | int | float | bool | list[str] | None:
     return None
 
 
-Expression: TypeAlias = "dict[str, Any] | bool"
-"""A filter in Pinecone's JSON; ``True`` and ``False`` where everything or nothing matches, which it cannot express."""
-
 MOST_VALUES = 10_000
 """Values that Pinecone takes in one ``$in`` or ``$nin``."""
 
@@ -147,23 +145,12 @@ def translate(condition: Filter | None, mapping: FieldMapping | None = None) -> 
 
 def both(*expressions: Expression) -> Expression:
     """Combine expressions so that every one must hold."""
-    return _combined("$and", expressions)
+    return combine("$and", expressions, decisive=False)
 
 
 def either(*expressions: Expression) -> Expression:
     """Combine expressions so that at least one must hold."""
-    return _combined("$or", expressions)
-
-
-def _combined(operator: str, expressions: Sequence[Expression]) -> Expression:
-    decisive = operator == "$or"
-    parts: list[Expression] = []
-    for part in expressions:
-        if part is not (not decisive) and part not in parts:
-            parts.append(part)
-    if any(part is decisive for part in parts):
-        return decisive
-    return not decisive if not parts else parts[0] if len(parts) == 1 else {operator: parts}
+    return combine("$or", expressions, decisive=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,20 +330,11 @@ def check_size(what: str, metadata: Mapping[str, Any], location: str) -> None:
         raise InvalidParameterError(msg)
 
 
-def batches(records: Sequence[PineconeRecord]) -> Iterator[list[dict[str, Any]]]:
+def batches(records: Iterable[PineconeRecord]) -> Iterator[list[dict[str, Any]]]:
     """Split records so that each part fits into one request."""
-    batch: list[dict[str, Any]] = []
-    size = _WITH_EVERY_REQUEST
-    for record in records:
-        as_json = record.as_json()
-        length = _size(as_json)
-        if batch and (len(batch) == MOST_RECORDS or size + length > MOST_REQUEST_BYTES):
-            yield batch
-            batch, size = [], _WITH_EVERY_REQUEST
-        batch.append(as_json)
-        size += length + 1
-    if batch:
-        yield batch
+    as_json = (record.as_json() for record in records)
+    most_size = MOST_REQUEST_BYTES - _WITH_EVERY_REQUEST
+    return split(as_json, lambda record: _size(record) + 1, most=MOST_RECORDS, most_size=most_size)
 
 
 def chunk_of(metadata: Mapping[str, Any]) -> Chunk:

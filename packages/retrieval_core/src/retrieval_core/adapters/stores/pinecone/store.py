@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.adapters.stores.pinecone.records import Expression
+    from retrieval_core.adapters.stores.services import Expression
     from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, Side, SourceState, StoreInfo
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import Chunk, Vector

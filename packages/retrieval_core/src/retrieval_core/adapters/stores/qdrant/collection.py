@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from time import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, OWN, digest
 from retrieval_core.adapters.stores.qdrant.points import DENSE, GENERATION, KIND, WORDS, point_id
@@ -58,34 +58,6 @@ def models() -> Any:
     except ImportError as error:
         raise MissingExtraError(SERVICE, _NEEDED_FOR) from error
     return models
-
-
-class QdrantConnection(Protocol):
-    """Calls the methods of a Qdrant client."""
-
-    @property
-    def place(self) -> str:
-        """Return the location of the collections, for messages."""
-        ...
-
-    @property
-    def has_indexes(self) -> bool:
-        """Whether payload indexes have an effect."""
-        ...
-
-    async def call(self, method: str, **arguments: Any) -> Any:
-        """Call a method of the client once.
-
-        Raises:
-            ServiceError: Qdrant refused, failed or could not be reached.
-            StoreError: The local mode refused, or its folder cannot be opened.
-            MissingExtraError: The client is not installed.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Close what is open. Closing twice is fine."""
-        ...
 
 
 def connect(url: str | None, api_key: SecretStr | None, path: str | None) -> QdrantConnection:
@@ -150,7 +122,12 @@ class QdrantServer(VendorConnection["AsyncQdrantClient"]):
         return True
 
     async def call(self, method: str, **arguments: Any) -> Any:
-        """Call a method of the running event loop's client once; see :class:`QdrantConnection`."""
+        """Call a method of the running event loop's client once.
+
+        Raises:
+            ServiceError: Qdrant refused, failed or could not be reached.
+            MissingExtraError: The client is not installed.
+        """
         client = await self.client()
         with self.mapped_errors():
             return await getattr(client, method)(**arguments)
@@ -230,7 +207,12 @@ class LocalQdrant:
         return False
 
     async def call(self, method: str, **arguments: Any) -> Any:
-        """Call a method of the client once, in its thread; see :class:`QdrantConnection`."""
+        """Call a method of the client once, in its thread.
+
+        Raises:
+            StoreError: The local mode refused, or its folder cannot be opened.
+            MissingExtraError: The client is not installed.
+        """
         return await self._thread.run(self._call, method, arguments)
 
     def _call(self, method: str, arguments: Mapping[str, Any]) -> Any:
@@ -270,6 +252,9 @@ class LocalQdrant:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+QdrantConnection: TypeAlias = QdrantServer | LocalQdrant
 
 
 def _said_in(error: Any) -> object:
@@ -369,7 +354,7 @@ class QdrantCollection:
         self._is_indexed = False
 
     async def call(self, method: str, **arguments: Any) -> Any:
-        """Call a method of the client on this collection; see :meth:`QdrantConnection.call`."""
+        """Call a method of the client on this collection; see :meth:`QdrantServer.call`."""
         return await self._connection.call(method, collection_name=self._name, **arguments)
 
     async def opened(self) -> Opened:

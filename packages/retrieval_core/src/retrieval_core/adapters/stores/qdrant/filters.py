@@ -17,22 +17,20 @@ import re
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from retrieval_core.adapters.stores.foreign import positions_as_text
-from retrieval_core.adapters.stores.services import distinct, flat, item_token
+from retrieval_core.adapters.stores.services import combine, distinct, flat, item_token
 from retrieval_core.types.filters import And, Contains, Eq, Exists, Gt, Gte, In, Lt, Lte, Ne, Not, NotIn, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.adapters.stores.foreign import FieldMapping
+    from retrieval_core.adapters.stores.services import Expression
     from retrieval_core.types import JSON
     from retrieval_core.types.filters import Condition, Filter, Scalar
-
-Expression: TypeAlias = "dict[str, Any] | bool"
-"""A condition in Qdrant's JSON; ``True`` and ``False`` where everything or nothing matches."""
 
 OWN = "_rc"
 """The part of a payload that is this library's alone."""
@@ -100,12 +98,12 @@ def digest(text: str) -> str:
 
 def both(*expressions: Expression) -> Expression:
     """Combine expressions so that every one must hold."""
-    return _combined("must", expressions)
+    return combine("must", expressions, decisive=False)
 
 
 def either(*expressions: Expression) -> Expression:
     """Combine expressions so that at least one must hold."""
-    return _combined("should", expressions)
+    return combine("should", expressions, decisive=True)
 
 
 def none_of(expression: Expression) -> Expression:
@@ -129,17 +127,6 @@ def as_filter(expression: Expression) -> dict[str, Any] | None:
     if isinstance(expression, bool):
         return None
     return expression if expression.keys() <= {"must", "should", "must_not"} else {"must": [expression]}
-
-
-def _combined(clause: str, expressions: Sequence[Expression]) -> Expression:
-    decisive = clause == "should"
-    parts: list[dict[str, Any]] = []
-    for part in expressions:
-        if part is decisive:
-            return decisive
-        if not isinstance(part, bool) and part not in parts:
-            parts.append(part)
-    return not decisive if not parts else parts[0] if len(parts) == 1 else {clause: parts}
 
 
 def _of(condition: Filter, *, negated: bool) -> Pushed:

@@ -29,7 +29,7 @@ from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.types.filters import chunk_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from retrieval_core.adapters.stores.rows import Row, RowForm
     from retrieval_core.adapters.stores.seals import Seal
@@ -145,21 +145,6 @@ def owner_point(document_id: str, generation: int, models: Any) -> Any:
     """Return the point that stands for a document whose chunks are here and whose text is not."""
     payload = {"id": document_id, OWN: {"kind": "document", "generation": generation}}
     return models.PointStruct(id=point_id("document", document_id), vector={}, payload=payload)
-
-
-def batches(points: Sequence[Any]) -> Iterator[list[Any]]:
-    """Split points so that each part fits into one request."""
-    batch: list[Any] = []
-    size = 0
-    for point in points:
-        length = size_of(point)
-        if batch and (len(batch) == MOST_POINTS or size + length > MOST_REQUEST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(point)
-        size += length
-    if batch:
-        yield batch
 
 
 def value_of(payload: Payload, form: RowForm[T]) -> T:

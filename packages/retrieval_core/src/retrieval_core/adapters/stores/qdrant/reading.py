@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.stores.foreign import FieldMapping
     from retrieval_core.adapters.stores.qdrant.collection import Opened, QdrantCollection
-    from retrieval_core.adapters.stores.qdrant.filters import Expression, Pushed
+    from retrieval_core.adapters.stores.qdrant.filters import Pushed
     from retrieval_core.adapters.stores.qdrant.points import Kind
+    from retrieval_core.adapters.stores.services import Expression
     from retrieval_core.ports import ChunkRange, FetchRequest, FieldInfo, RecordDamage, SearchRequest
     from retrieval_core.types import JSON, Chunk, Document, Section
     from retrieval_core.types.filters import Filter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import AliasChoices, Field, SecretStr
@@ -20,9 +19,9 @@ from retrieval_core.adapters.stores.qdrant.collection import (
 from retrieval_core.adapters.stores.qdrant.filters import as_filter, both, in_range, one_of
 from retrieval_core.adapters.stores.qdrant.points import (
     GENERATION,
+    MOST_POINTS,
     MOST_REQUEST_BYTES,
     WORDS,
-    batches,
     chunk_points,
     other_points,
     owner_point,
@@ -33,18 +32,17 @@ from retrieval_core.adapters.stores.qdrant.points import (
 from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_kind
 from retrieval_core.adapters.stores.query_terms import limited, question_weights
 from retrieval_core.adapters.stores.rows import SOURCES
-from retrieval_core.adapters.stores.services import distinct
+from retrieval_core.adapters.stores.services import distinct, split
 from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address, FieldNames
 from retrieval_core.errors import IncompleteSearchError, StoreError
 from retrieval_core.ports import StoredDamage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.adapters.stores.base import Identity
     from retrieval_core.adapters.stores.qdrant.collection import State
     from retrieval_core.adapters.stores.qdrant.points import Kind
     from retrieval_core.ports import (
@@ -63,83 +61,12 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 
-class CollectionWriter:
-    """Writes to one collection."""
+def _size_of_step(step: Any) -> int:
+    return sum(map(size_of, step.upsert.points)) if hasattr(step, "upsert") else 0
 
-    def __init__(
-        self, collection: QdrantCollection, reader: CollectionReader, analyzer: Analyzer, identity: Identity
-    ) -> None:
-        self._collection = collection
-        self._reader = reader
-        self._analyzer = analyzer
-        self._identity = identity
 
-    async def write(self, change: Change) -> None:
-        """Apply a change; nothing is written where it raises :class:`InvalidParameterError`."""
-        former = await self._collection.state_or_new()
-        self._identity.check_change(change, former.manifest)
-        state = former.next()
-        chunks, records, sources = await asyncio.to_thread(self._points, change, state)
-        await self._collection.prepare(former)
-        owners = {chunk.document_id for chunk in change.chunks}
-        known = {document.id for document in change.documents}
-        removed = set(change.removed_documents) - known
-        records += await self._new_owners(owners - known, removed, state)
-        steps = [
-            _deletion(_ids("source", change.removed_sources)),
-            *map(_upsert, batches([*chunks, *records])),
-            _deletion(_former(known | removed, state)),
-            _deletion(_ids("document", removed - owners)),
-            *map(_upsert, batches(sources)),
-        ]
-        await self._apply(state, steps)
-
-    async def remove(self, document_ids: Sequence[str]) -> int:
-        """Remove documents with all that belongs to them, and return how many chunks were removed."""
-        former = await self._collection.state_or_new()
-        names = distinct(document_ids)
-        if former.generation == 0 or not names:
-            return 0
-        state = former.next()
-        count = await self._reader.count(both(of_kind("chunk"), one_of("document_id", names)))
-        documents = await self._reader.retrieved((point_id("document", name) for name in names), ["source"])
-        sources = {point.payload["source"] for point in documents if "source" in point.payload}
-        steps = [
-            _deletion(_ids("source", sources)),
-            _deletion(_former(names, state)),
-            _deletion(_ids("document", names)),
-        ]
-        await self._apply(state, steps)
-        return count
-
-    def _points(self, change: Change, state: State) -> tuple[list[Any], list[Any], list[Any]]:
-        location = self._identity.location
-        chunks = chunk_points(change, self._analyzer, state.generation, models(), location)
-        return chunks, *other_points(change, state.generation, models(), location)
-
-    async def _new_owners(self, names: set[str], removed: set[str], state: State) -> list[Any]:
-        """Return points for the documents whose chunks come without them, save those that are there already."""
-        points = await self._reader.retrieved((point_id("document", name) for name in names - removed), ["id"])
-        known = {point.payload["id"] for point in points}
-        return [owner_point(name, state.generation, models()) for name in sorted(names - known)]
-
-    async def _apply(self, state: State, steps: Iterable[Any]) -> None:
-        """Make a change, in as few requests as it fits into.
-
-        The version changes with the first step and with the last: what is read in between is then of a version that
-        nobody asks for again, also where the change breaks off.
-        """
-        begun, done = _upsert([state.point()]), _upsert([state.next().point()])
-        request: list[Any] = []
-        size = 0
-        for step in chain([begun], (step for step in steps if step is not None), [done]):
-            length = sum(map(size_of, step.upsert.points)) if hasattr(step, "upsert") else 0
-            if request and size + length > MOST_REQUEST_BYTES:
-                await self._collection.call("batch_update_points", update_operations=request, wait=True)
-                request, size = [], 0
-            request.append(step)
-            size += length
-        await self._collection.call("batch_update_points", update_operations=request, wait=True)
+def _batches(points: Iterable[Any]) -> Iterator[list[Any]]:
+    return split(points, size_of, most=MOST_POINTS, most_size=MOST_REQUEST_BYTES)
 
 
 def _upsert(points: Sequence[Any]) -> Any:
@@ -259,7 +186,6 @@ class QdrantStore(LoadsPackage, StoreBase):
             indexed_fields=indexed_fields,
         )
         self._reader = CollectionReader(self._collection, mapping, location)
-        self._writer = CollectionWriter(self._collection, self._reader, self._analyzer, self._identity)
 
     @classmethod
     def from_settings(cls, settings: QdrantSettings, parts: AdapterParts) -> Self:
@@ -290,10 +216,62 @@ class QdrantStore(LoadsPackage, StoreBase):
         return await self._collection.described()
 
     async def _upsert(self, change: Change) -> None:
-        await self._writer.write(change)
+        former = await self._collection.state_or_new()
+        self._identity.check_change(change, former.manifest)
+        state = former.next()
+        chunks, records, sources = await asyncio.to_thread(self._points, change, state)
+        await self._collection.prepare(former)
+        owners = {chunk.document_id for chunk in change.chunks}
+        known = {document.id for document in change.documents}
+        removed = set(change.removed_documents) - known
+        records += await self._new_owners(owners - known, removed, state)
+        steps = [
+            _deletion(_ids("source", change.removed_sources)),
+            *map(_upsert, _batches([*chunks, *records])),
+            _deletion(_former(known | removed, state)),
+            _deletion(_ids("document", removed - owners)),
+            *map(_upsert, _batches(sources)),
+        ]
+        await self._apply(state, steps)
 
     async def _delete(self, document_ids: Sequence[str]) -> int:
-        return await self._writer.remove(document_ids)
+        former = await self._collection.state_or_new()
+        names = distinct(document_ids)
+        if former.generation == 0 or not names:
+            return 0
+        state = former.next()
+        count = await self._reader.count(both(of_kind("chunk"), one_of("document_id", names)))
+        documents = await self._reader.retrieved((point_id("document", name) for name in names), ["source"])
+        sources = {point.payload["source"] for point in documents if "source" in point.payload}
+        steps = [
+            _deletion(_ids("source", sources)),
+            _deletion(_former(names, state)),
+            _deletion(_ids("document", names)),
+        ]
+        await self._apply(state, steps)
+        return count
+
+    def _points(self, change: Change, state: State) -> tuple[list[Any], list[Any], list[Any]]:
+        location = self._identity.location
+        chunks = chunk_points(change, self._analyzer, state.generation, models(), location)
+        return chunks, *other_points(change, state.generation, models(), location)
+
+    async def _new_owners(self, names: set[str], removed: set[str], state: State) -> list[Any]:
+        """Return points for the documents whose chunks come without them, save those that are there already."""
+        points = await self._reader.retrieved((point_id("document", name) for name in names - removed), ["id"])
+        known = {point.payload["id"] for point in points}
+        return [owner_point(name, state.generation, models()) for name in sorted(names - known)]
+
+    async def _apply(self, state: State, steps: Iterable[Any]) -> None:
+        """Make a change, in as few requests as it fits into.
+
+        The version changes with the first step and with the last: what is read in between is then of a version that
+        nobody asks for again, also where the change breaks off.
+        """
+        begun, done = _upsert([state.point()]), _upsert([state.next().point()])
+        made = [begun, *(step for step in steps if step is not None), done]
+        for request in split(made, _size_of_step, most=len(made), most_size=MOST_REQUEST_BYTES):
+            await self._collection.call("batch_update_points", update_operations=request, wait=True)
 
     async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Search with one request, and more only if the limit cuts through equal scores, or Qdrant lacks the filter.
