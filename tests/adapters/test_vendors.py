@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -240,3 +241,36 @@ def test_cancelling_reaches_the_server(vendor: Vendor, server: WireServer, adapt
         await adapter.aclose()
 
     asyncio.run(main())
+
+
+def test_the_key_is_shown_nowhere(vendor: Vendor, server: WireServer) -> None:
+    """A server that repeats the key it was given does not make it show: not in the message, nor in what caused it."""
+    secret = "a-very-secret-key"
+    path = "/v1" if vendor.package == "openai" else ""
+    adapter: Any = vendor.make(api_key=SecretStr(secret), base_url=server.url + path)
+    with pytest.raises(ServiceError) as raised:
+        run(vendor, adapter)
+    assert raised.value.status == 401
+    shown = [*traceback.format_exception(raised.value), repr(raised.value), str(raised.value), repr(adapter)]
+    held: list[Any] = [adapter, adapter._connection]
+    shown += [repr(part.__dict__) for part in held]
+    assert not any(secret in text for text in shown)
+    assert "[secret]" in str(raised.value)
+
+
+def test_a_server_that_stays_silent_is_a_timeout(
+    vendor: Vendor, server: WireServer, adapter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no deadline ends a call, the client's own great patience does."""
+    monkeypatch.setattr(f"retrieval_core.adapters.vendors.{vendor.package}._SILENCE_SECONDS", 0.01)
+    server.fail_always(Hang())
+    with pytest.raises(ServiceTimeoutError):
+        run(vendor, adapter)
+
+
+def test_an_adapter_outlives_its_event_loop(vendor: Vendor, server: WireServer, adapter: Any) -> None:
+    """It may be used from one loop after another, and after it was closed; closing again is fine."""
+    for _ in range(3):
+        run(vendor, adapter)
+    asyncio.run(adapter.aclose())
+    assert server.count() == 3

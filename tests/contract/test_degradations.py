@@ -218,7 +218,12 @@ ODD_TRANSFORMS: list[Any] = [
     Transformed(variants=(Variant("x", "saturn", sides=WRONG),)),
     Transformed(variants=(Variant("x", "saturn", sides=frozenset({"sideways"})),)),  # type: ignore[arg-type]
     Transformed(variants=(Variant("x", "saturn", weight=float("nan")),)),
+    Transformed(variants=(Variant("x", "saturn", weight=10**400),)),
+    Transformed(variants=(Variant("x", "saturn", weight=1e308),)),
+    Transformed(variants=(Variant("x", "saturn", is_passage=[]),)),  # type: ignore[arg-type]
+    Transformed(variants=(Variant(object(), "saturn"),)),  # type: ignore[arg-type]
     Transformed(linked=(Linked("x", "y", (Candidate("c0", WRONG),)),)),
+    Transformed(linked=(Linked("x", "y", (Candidate([], 1.0),)),)),  # type: ignore[arg-type]
     Transformed(query=7),  # type: ignore[arg-type]
     ["saturn"],
 ]
@@ -233,7 +238,19 @@ def test_odd_things_of_a_transformer(made: Any) -> None:
     assert {hit.id for hit in result.hits} >= {"c0", "c1"}
 
 
-@pytest.mark.parametrize("found", [[Candidate("x", WRONG, CHUNKS[0])], [Candidate("x", float("nan"), CHUNKS[0])], {}])
+ODD_CANDIDATES: list[Any] = [
+    [Candidate("x", WRONG, CHUNKS[0])],
+    [Candidate("x", float("nan"), CHUNKS[0])],
+    [Candidate("x", 10**400, CHUNKS[0])],
+    [Candidate(7, 1.0, CHUNKS[0])],  # type: ignore[arg-type]
+    [Candidate("x", 1.0, {})],  # type: ignore[arg-type]
+    [Candidate("x", 1.0, CHUNKS[0])],
+    {"x": 1.0},
+    7,
+]
+
+
+@pytest.mark.parametrize("found", ODD_CANDIDATES, ids=range(len(ODD_CANDIDATES)))
 def test_odd_things_of_a_retriever(found: Any) -> None:
     """A score that is no number, or nothing that could be searched, is a failure of the retriever."""
 

@@ -121,35 +121,12 @@ def test_a_write_is_never_followed_by_a_stale_answer() -> None:
     assert world.ask().hits[0].chunk.text == "Roll back an application at once."
 
 
-def test_a_store_without_versions_is_searched_each_time() -> None:
-    """Nothing says whether another program changed it, so no result of it is kept."""
-
-    class Foreign(TroubledStore):
-        id = "foreign"
-
-    world = World(Foreign())
-    for _ in range(2):
-        assert not world.ask().from_cache
-    assert len(world.cache) == 0
-    world.pipeline.sync.close()
-
-
 def test_what_does_not_say_who_it_is_is_not_kept() -> None:
     """Without the identity of every part, two results cannot be known to be the same."""
     world = World(TroubledStore())
     for _ in range(2):
         assert not world.ask().from_cache
     assert len(world.cache) == 0
-
-
-def test_degraded_results_are_not_kept() -> None:
-    """What was found without one side would hide the other after it has come back."""
-    world = World(retry__max_retries=0)
-    world.store.failures["dense"] = ServiceConnectionError("down")
-    assert world.ask().degraded
-    world.store.failures.clear()
-    again = world.ask()
-    assert (again.from_cache, again.degraded) == (False, ())
 
 
 class TroubledCache(MemoryCache):
@@ -287,24 +264,6 @@ def test_an_embedded_question_is_remembered() -> None:
     assert world.embedder.queries == [QUESTION]
 
 
-def test_identical_questions_at_the_same_time_share_one_run() -> None:
-    """Two hundred cost one embedding and one search of each side, without any cache."""
-    world = World()
-    pipeline = RetrievalPipeline(world.store, world.embedder, clock=world.clock)
-
-    async def test() -> None:
-        world.embedder.gate = asyncio.Event()
-        tasks = [asyncio.create_task(pipeline.aretrieve(QUESTION)) for _ in range(200)]
-        await turns(20)
-        world.embedder.gate.set()
-        results = await asyncio.gather(*tasks)
-        assert all(result.hits == results[0].hits for result in results)
-
-    asyncio.run(test())
-    assert world.embedder.queries == [QUESTION]
-    assert (world.store.calls["dense"], world.store.calls["lexical"], world.store.calls["fetch"]) == (1, 1, 1)
-
-
 def test_what_was_searched_for_before_it_was_forgotten_is_not_kept() -> None:
     """A result that was under way while all were forgotten is nobody else's, though the version is still the same."""
     world = World()
@@ -320,11 +279,3 @@ def test_what_was_searched_for_before_it_was_forgotten_is_not_kept() -> None:
         assert (await world.pipeline.aretrieve(QUESTION)).from_cache
 
     asyncio.run(test())
-
-
-def test_a_version_that_cannot_be_told_keeps_nothing() -> None:
-    """The search itself will tell what is wrong with the store, if anything is."""
-    world = World()
-    world.store.failures["version"] = ServiceConnectionError("hiccup")
-    assert len(world.ask().hits) == 4
-    assert len(world.cache) == 0

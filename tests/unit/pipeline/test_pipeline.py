@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from retrieval_core.errors import (
@@ -288,18 +287,6 @@ DEAD = ServiceConnectionError("connection refused", "store")
 class TestFailures:
     """What is done without what failed, and says so."""
 
-    @pytest.mark.parametrize("error", [EmbeddingError("out of order"), RuntimeError("boom"), DEAD, TimeoutError()])
-    def test_a_dead_embedder_leaves_the_words(self, store: TroubledStore, error: Exception) -> None:
-        """Without an embedding the lexical side stands alone."""
-        embedder = FakeEmbedder()
-        embedder.failure = error
-        result = ask(a_pipeline(store, embedder))
-        assert ids(result) == ids(ask(a_pipeline(store), mode="lexical"))
-        assert stages(result) == ["embed"]
-        assert result.degraded[0].reason
-        assert [record.stage for record in result.trace if record.error] == ["embed"]
-        assert "error" not in result.metadata
-
     @pytest.mark.parametrize(("dead", "mode"), [("lexical", "dense"), ("dense", "lexical")])
     @pytest.mark.parametrize("error", [DEAD, RuntimeError("boom"), IndexBusyError("locked"), SearchError("no")])
     def test_one_dead_side_leaves_the_other(
@@ -321,12 +308,6 @@ class TestFailures:
         assert (result.hits, result.formatted_context) == ((), "")
         assert stages(result) == ["dense", "lexical"]
         assert result.metadata["error"] == "dense: connection refused; lexical: no route"
-
-    def test_one_side_alone_and_dead(self, store: TroubledStore) -> None:
-        """In a single mode nothing is left."""
-        store.failures = {"dense": DEAD}
-        result = ask(a_pipeline(store), mode="dense")
-        assert (result.hits, stages(result), result.metadata["error"]) == ((), ["dense"], "dense: connection refused")
 
     def test_an_error_that_cannot_be_hashed(self, store: TroubledStore) -> None:
         """An exception that is a plain data class is a failure like any other."""
@@ -412,17 +393,6 @@ class TestFailures:
         with pytest.raises(DimensionMismatchError):
             ask(a_pipeline(store, FakeEmbedder(dimension=8)))
 
-    def test_an_embedder_that_gives_nonsense(self, store: TroubledStore) -> None:
-        """A vector of no numbers is the embedder's failure, and no caller's."""
-
-        class Nonsense(FakeEmbedder):
-            async def embed_query(self, text: str) -> Any:
-                return np.full(self.dimension, np.nan, dtype=np.float32)
-
-        result = ask(a_pipeline(store, Nonsense()))
-        assert stages(result) == ["embed"]
-        assert ids(result)[0] == "p0"
-
 
 class TestDeadlines:
     """One time budget for the whole query."""
@@ -437,15 +407,6 @@ class TestDeadlines:
         assert "8 s (deadline 10 s)" in result.degraded[0].reason
         assert result.latency_ms == 8000
 
-    @pytest.mark.parametrize("purpose", ["dense", "lexical"])
-    def test_a_hanging_side_leaves_the_other(self, store: TroubledStore, purpose: str) -> None:
-        """A search that does not come back is done without."""
-        clock = FakeClock()
-        store.hanging = {purpose}
-        result = answering(a_pipeline(store, clock=clock), clock, 30 * 0.8)
-        assert ids(result)[0] == "p0"
-        assert stages(result) == [purpose]
-
     def test_everything_hangs(self, store: TroubledStore) -> None:
         """Not later than the deadline there is a result that says so, or with ``strict`` an error."""
         clock = FakeClock()
@@ -455,15 +416,6 @@ class TestDeadlines:
         assert stages(result) == ["dense", "lexical"]
         with pytest.raises(DeadlineExceededError):
             answering(a_pipeline(store, clock=clock, strict=True), clock, 30)
-
-    def test_reading_hangs(self, store: TroubledStore) -> None:
-        """Reading has what is left of the whole budget."""
-        clock = FakeClock()
-        store.hanging = {"fetch"}
-        result = answering(a_pipeline(store, clock=clock, deadline_seconds=10), clock, 10)
-        assert result.hits == ()
-        assert stages(result) == ["fetch"]
-        assert "(deadline 10 s)" in cast("str", result.metadata["error"])
 
     def test_no_deadline(self, store: TroubledStore) -> None:
         """Without a deadline a query may take for ever."""
@@ -514,25 +466,6 @@ class TestWrongUse:
 class TestPlugIns:
     """No base class is needed, and no method has to be a coroutine function."""
 
-    def test_synchronous_ones(self, store: TroubledStore) -> None:
-        """An embedder whose methods are plain functions runs in a thread, and may give a list."""
-
-        class Plain:
-            id, dimension = "plain", 256
-
-            def embed_query(self, text: str) -> list[float]:
-                with pytest.raises(RuntimeError):
-                    asyncio.get_running_loop()
-                return [float(number) for number in asyncio.run(FakeEmbedder().embed_query(text))]
-
-            def embed_texts(self, texts: list[str]) -> list[list[float]]:
-                return [self.embed_query(text) for text in texts]
-
-        with a_pipeline(store, cast("Any", Plain())) as pipeline:
-            result = pipeline.retrieve(QUESTION)
-        assert result.degraded == ()
-        assert result.hits == ask(a_pipeline(store)).hits
-
     def test_blocking_ones_are_found_out(self, store: TroubledStore) -> None:
         """The test suite fails on a coroutine function that blocks the event loop: here it becomes a failure."""
 
@@ -548,20 +481,6 @@ class TestPlugIns:
 
 class TestManyAtOnce:
     """Queries do not get in each other's way."""
-
-    def test_two_hundred(self, store: TroubledStore) -> None:
-        """Each of many concurrent queries gets its own answer."""
-        pipeline = a_pipeline(store)
-        questions = [QUESTION, "bread crust", "telescope saturn rings", "history command"] * 50
-
-        async def main() -> list[RetrievalResult]:
-            return await asyncio.gather(*(pipeline.aretrieve(question, top_k=1) for question in questions))
-
-        alone = {question: ids(ask(pipeline, question, top_k=1)) for question in set(questions)}
-        results = asyncio.run(main())
-        assert [result.query for result in results] == questions
-        assert [ids(result) for result in results] == [alone[question] for question in questions]
-        assert all(len(result.trace) == 5 for result in results)
 
     def test_a_cancelled_query_ends(self, store: TroubledStore) -> None:
         """A caller that goes away stops everything that was begun for it."""

@@ -17,7 +17,6 @@ from retrieval_core.errors import (
     ConfigurationError,
     DeadlineExceededError,
     InvalidParameterError,
-    ModelNotFoundError,
     SearchError,
 )
 from retrieval_core.pipeline import RetrievalPipeline
@@ -25,29 +24,14 @@ from retrieval_core.pipeline.options import LONGEST_TURN, MOST_TURNS
 from retrieval_core.ports import Candidate, Change, Linked, Retriever, SearchRequest, Transformed, Variant, as_plugin
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeReranker
 from retrieval_core.testing.fakes_transform import FakeTransformer
 from retrieval_core.types import Chunk
-from support.pipelines import PHONES, TroubledStore, filled
-from support.plugins import Panic, UnspeakableError
+from support.pipelines import TroubledStore, filled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SATURN = "rings of Saturn"
-HUGE = 10**400
-
-
-class Answers:
-    """A retriever that answers what it was told to."""
-
-    id = "answers"
-
-    def __init__(self, answer: object) -> None:
-        self.answer = answer
-
-    async def search(self, query: str, k: int = 10) -> Sequence[Candidate]:
-        return cast("Sequence[Candidate]", self.answer)
 
 
 def a_pipeline(**plugged_in: Any) -> RetrievalPipeline:
@@ -63,43 +47,6 @@ def a_memory_store(name: str, text: str) -> MemoryStore:
     store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
     filled(store, [Chunk(name, "notes", text)])
     return store
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        [Candidate("x", cast("Any", HUGE), Chunk("x", "d", "text"))],
-        [Candidate("x", float("nan"), Chunk("x", "d", "text"))],
-        [Candidate(cast("Any", 7), 1.0, Chunk("7", "d", "text"))],
-        [Candidate("x", 1.0, cast("Any", {}))],
-        [Candidate("x", 1.0, Chunk("p0", "d", "of another id"))],
-        {"x": 1.0},
-        7,
-    ],
-)
-def test_a_retrievers_nonsense_is_done_without(answer: object) -> None:
-    """The index alone answers, and the result says so; no error of Python escapes."""
-    result = a_pipeline(retrievers={"answers": Answers(answer)}).retrieve(SATURN)
-    assert result.hits[0].id == "p3"
-    assert [entry.stage for entry in result.degraded] == ["retrieve"]
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        Transformed(variants=(Variant("x", SATURN, weight=cast("Any", HUGE)),)),
-        Transformed(variants=(Variant("x", SATURN, weight=1e308),)),
-        Transformed(variants=(Variant("x", SATURN, is_passage=cast("Any", [])),)),
-        Transformed(variants=(Variant(cast("Any", object()), SATURN),)),
-        Transformed(linked=(Linked("x", "y", (Candidate("p0", cast("Any", HUGE)),)),)),
-        Transformed(linked=(Linked("x", "y", (Candidate(cast("Any", []), 1.0),)),)),
-    ],
-)
-def test_a_transformers_nonsense_is_done_without(made: Transformed) -> None:
-    """The question is searched for as it is."""
-    result = a_pipeline(transformers={"odd": FakeTransformer(made)}).retrieve(SATURN)
-    assert result.hits[0].id == "p3"
-    assert [entry.stage for entry in result.degraded] == ["transform"]
 
 
 def test_a_plain_set_of_sides_will_do() -> None:
@@ -196,14 +143,6 @@ def test_an_error_of_python_stays_with_its_question() -> None:
     assert second.result.hits
 
 
-def test_parts_are_told_from_what_is_none() -> None:
-    """What lacks the method that makes it one is refused when it is plugged in, with the port's name."""
-    bad: Any = object()
-    for given in ({"transformers": {"x": bad}}, {"retrievers": {"x": bad}}, {"transformers": [bad]}):
-        with pytest.raises(InvalidParameterError, match=r"retrieval_core\.ports|by name"):
-            RetrievalPipeline(TroubledStore(), FakeEmbedder(), **cast("Any", given))
-
-
 def test_wrong_settings_of_a_retriever() -> None:
     """They are the library's own errors, with the key."""
     with pytest.raises(ConfigurationError, match=r"search\.dense_weight"):
@@ -228,16 +167,6 @@ def test_a_long_conversation_is_cut() -> None:
         pipeline.retrieve(SATURN, transforms=cast("Any", [[]]))
 
 
-def test_a_reranker_whose_model_is_missing_is_stood_in_for() -> None:
-    """The next one ranks, and the result says so."""
-    missing = FakeReranker()
-    missing.failure = ModelNotFoundError("no such model")
-    result = a_pipeline(reranker=[missing, FakeReranker()]).retrieve(SATURN)
-    assert result.hits[0].scores.rerank is not None
-    assert [entry.stage for entry in result.degraded] == ["rerank"]
-    assert len(PHONES) == 4
-
-
 class Odd(FakeEmbedder):
     """An embedder whose next call goes wrong."""
 
@@ -249,22 +178,6 @@ class Odd(FakeEmbedder):
         if self.error is not None:
             raise self.error
         return await super().embed_query(text)
-
-
-@pytest.mark.parametrize(
-    "error", [Panic("out of range"), GeneratorExit(), KeyboardInterrupt(), SystemExit(3), UnspeakableError()]
-)
-def test_whatever_a_plug_in_raises_nobody_waits_for_ever(error: BaseException) -> None:
-    """From synchronous code too, where all this runs in a thread of its own, which goes on."""
-    store = TroubledStore()
-    filled(store)
-    embedder = Odd(error)
-    with RetrievalPipeline(store, embedder) as pipeline:
-        result = pipeline.retrieve(SATURN)
-        assert result.hits[0].id == "p3"
-        assert [entry.stage for entry in result.degraded] == ["embed"]
-        embedder.error = None
-        assert not pipeline.retrieve(SATURN).degraded
 
 
 @pytest.mark.slow

@@ -22,18 +22,6 @@ def make(max_size: int = 3, ttl: float | None = 10) -> tuple[LruCache[str, int],
     return LruCache(max_size, ttl, clock.now), clock
 
 
-def test_the_one_asked_for_longest_ago_goes_first() -> None:
-    """Asking for an entry, and replacing it, keep it; the others go in the order of their last use."""
-    cache, _ = make()
-    for name in "abc":
-        cache.set(name, ord(name))
-    assert cache.get("a") == ord("a")
-    cache.set("b", 0)
-    cache.set("d", 1)
-    assert [cache.get(name) for name in "abcd"] == [ord("a"), 0, None, 1]
-    assert cache.statistics() == CacheStatistics(hits=4, misses=1, evictions=1, size=3)
-
-
 def test_an_entry_is_gone_when_it_has_the_age() -> None:
     """Just before it is there, and asking for it makes it no younger; putting it in again does."""
     cache, clock = make(ttl=10)
@@ -53,14 +41,6 @@ def test_an_entry_is_gone_when_it_has_the_age() -> None:
     assert cache.statistics() == CacheStatistics(hits=2, misses=1, evictions=0, size=1)
 
 
-def test_no_limit_of_age() -> None:
-    """Without a time to live an entry stays for as long as there is room."""
-    cache, clock = make(ttl=None)
-    cache.set("a", 1)
-    clock.advance(1e12)
-    assert cache.get("a") == 1
-
-
 def test_what_is_known_of_an_entry() -> None:
     """Its age and its hits can be read without being a hit; both begin anew when it is replaced."""
     cache, clock = make()
@@ -74,15 +54,6 @@ def test_what_is_known_of_an_entry() -> None:
     assert cache.entry("a") == CacheEntry(7, 3, 0)
     assert cache.entry("b") is None
     assert cache.statistics().misses == 0
-
-
-def test_clear() -> None:
-    """Nothing is left, and that is no eviction."""
-    cache, _ = make()
-    cache.set("a", 1)
-    cache.clear()
-    assert cache.get("a") is None
-    assert cache.statistics() == CacheStatistics(hits=0, misses=1, evictions=0, size=0)
 
 
 @pytest.mark.parametrize(("size", "ttl"), [(0, 1), (-1, 1), (2.5, 1), (True, 1), (1, 0), (1, -1), (1, nan)])
@@ -173,12 +144,3 @@ class TestEmbeddings:
                 vector.setflags(write=True)
         np.testing.assert_array_equal(kept, [4, 5, 6])
         assert kept.dtype == np.float32
-
-    def test_it_is_bounded(self) -> None:
-        """What was not asked for longest makes room."""
-        cache = EmbeddingCache(1, FakeClock().now)
-        vector: Any = np.ones(2, dtype=np.float32)
-        cache.set("a", vector)
-        cache.set("b", vector)
-        assert cache.get("a") is None
-        assert cache.get("b") is not None

@@ -15,7 +15,6 @@ from retrieval_core.run.retry import CircuitBreakers, RetryPolicy, can_help
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.types import FailedAttempt, StageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,29 +70,6 @@ def call(pool: ThreadPool, model: Model, retries: int, *, repairs: bool = True) 
     return run, asyncio.run(part.call("rerank", model.ask, "question", ["text"]))
 
 
-def test_a_repair_is_the_next_attempt(pool: ThreadPool) -> None:
-    """It gets the same arguments and the error, and counts as an attempt."""
-    wrong = malformed(1)
-    model = Model(wrong)
-    run, outcome = call(pool, model, 3)
-    assert outcome == Ok("repair")
-    assert model.calls == [("ask", ("question", ["text"])), ("repair", ("question", ["text"], wrong))]
-    failed = (FailedAttempt(0, 0, str(wrong)),)
-    assert run.records == (StageRecord("rerank", 0, attempts=2, started_ms=0, failed=failed),)
-
-
-def test_each_repair_gets_the_last_error(pool: ThreadPool) -> None:
-    """A repair that came to nothing is repaired, for as long as there are attempts."""
-    errors = [malformed(number) for number in range(4)]
-    model = Model(*errors)
-    run, outcome = call(pool, model, 3)
-    assert isinstance(outcome, Failed)
-    assert outcome.error is errors[3]
-    assert outcome.attempts == run.records[0].attempts == 4
-    assert model.names == ["ask", "repair", "repair", "repair"]
-    assert [args[-1] for _, args in model.calls[1:]] == errors[:3]
-
-
 @pytest.mark.parametrize(
     ("errors", "names", "outcome"),
     [
@@ -131,14 +107,6 @@ def test_repairs_change_no_count(pool: ThreadPool, codes: list[str], retries: in
     assert len(model.calls) == run.records[0].attempts == min(ends, retries) + 1
     for number, name in enumerate(model.names):
         assert (name == "repair") is (repairs and number > 0 and codes[number - 1] == "wrong")
-
-
-def test_without_retries_nothing_is_repaired(pool: ThreadPool) -> None:
-    """A repair is no attempt more."""
-    model = Model(malformed(1))
-    _, outcome = call(pool, model, 0)
-    assert isinstance(outcome, Failed)
-    assert model.names == ["ask"]
 
 
 def test_the_run_itself_stays_as_it_was(pool: ThreadPool) -> None:

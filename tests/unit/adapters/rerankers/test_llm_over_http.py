@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -248,59 +248,6 @@ def test_faults_of_the_service_between_answers(answers: list[str], faults: list[
     assert all(asked == model.asked[0] for asked, repair in zip(model.asked, repairs, strict=True) if not repair)
     assert outcome.requests == len(repairs)
     assert order(outcome) == ["d#1", "d#2", "d#0", "d#3"]
-
-
-def test_a_repair_that_fails_on_the_way_is_followed_by_the_first_request() -> None:
-    """Another way to fail is no wrong answer."""
-    model = Model("prose", "lost", RIGHT)
-    with WireServer(OpenAIService(model)) as server:
-        llm = llm_of(server)
-        reranker = LLMReranker(llm, strict_json=False)
-        pool = ThreadPool("test-plugins", threads=1)
-        run = Run(pool, seconds=60, clock=FakeClock(), guard=Guard(RetryPolicy(MAX_RETRIES)))
-
-        async def repair(*args: Any) -> Any:
-            server.fail(Status(503))
-            return await reranker.repair(*args)
-
-        async def main() -> Any:
-            try:
-                return await run.repairing(repair).call("rerank", reranker.score, QUESTION, TEXTS)
-            finally:
-                await llm.aclose()
-
-        outcome = asyncio.run(main())
-        assert outcome.value.scores == tuple(grade / 100 for grade in GRADES)
-        assert server.count() == 3
-        assert model.repairs == [False, True, False]
-        assert model.asked[2] == model.asked[0]
-        pool.close()
-
-
-def test_a_query_whose_reranker_answers_nothing_usable() -> None:
-    """The result has the order that it has without a reranker, and lists what was done without."""
-    pytest.importorskip("pinecone", reason="the extra 'pinecone' is not installed")
-    from retrieval_core.pipeline import RetrievalPipeline
-    from support.fault_stages import STAGES, opened
-
-    model = Model('{"results": []}')
-
-    async def main() -> None:
-        stage = replace(STAGES["rerank"], service=lambda: OpenAIService(model))
-        async with opened(stage, FakeClock()) as (pipeline, provider):
-            found = await pipeline.aretrieve("roll back an application")
-            without = RetrievalPipeline(pipeline.store, pipeline.embedder, config=pipeline.config, clock=FakeClock())
-            async with without:
-                expected = await without.aretrieve("roll back an application")
-            assert [hit.id for hit in found.hits] == [hit.id for hit in expected.hits]
-            assert len(found.hits) > 1
-            assert [item.stage for item in found.degraded] == ["rerank"]
-            assert "empty list of scores" in found.degraded[0].reason
-            assert provider.asked() == MAX_RETRIES + 1
-            assert [record.attempts for record in found.trace if record.stage == "rerank"] == [MAX_RETRIES + 1]
-
-    asyncio.run(main())
-    assert model.repairs == [False, True, True, True]
 
 
 def test_batches_are_repaired_by_themselves() -> None:

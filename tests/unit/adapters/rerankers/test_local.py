@@ -3,17 +3,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
 from importlib.util import find_spec
 from math import inf, log, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from blockbuster import blockbuster_ctx
 
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN
-from retrieval_core.adapters.local_models import bert
 from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.rerankers.local import MS_MARCO_MINILM_L12, LocalCrossEncoder
 from retrieval_core.errors import (
@@ -24,16 +21,13 @@ from retrieval_core.errors import (
     ServiceError,
 )
 from retrieval_core.run.caching import Lazy
-from retrieval_core.run.threads import PoolClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
     from retrieval_core.adapters.local_models.onnx import OnnxModel
     from retrieval_core.adapters.local_models.work import StopSignal
 
-PATIENCE = 30.0
 ANSWER = "Berlin had a population of 3,520,031 registered inhabitants in an area of 891.82 square kilometers."
 QUESTION = "How many people live in Berlin?"
 
@@ -174,58 +168,6 @@ class TestScores:
 
 @pytest.mark.model
 @needs_extra
-class TestLoading:
-    """The model is loaded once, late, and never on the event loop."""
-
-    def test_once_for_many_callers(self, fresh: LocalCrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Calls that come together share one load, which a thread of the pool does."""
-        from retrieval_core.adapters.local_models import onnx
-
-        threads: list[str] = []
-
-        class Recorded(onnx.OnnxModel):
-            def __init__(self, path: Path) -> None:
-                threads.append(threading.current_thread().name)
-                super().__init__(path)
-
-        monkeypatch.setattr(onnx, "OnnxModel", Recorded)
-
-        async def main() -> None:
-            await asyncio.gather(*(fresh.score(f"question {number}", ["a", "b"]) for number in range(6)))
-
-        with blockbuster_ctx():
-            asyncio.run(main())
-        assert len(threads) == 1
-        assert threads[0].startswith("cross-encoder")
-
-    def test_a_failed_load_is_tried_again(self, fresh: LocalCrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A load that failed raises its own error, and the next call loads."""
-        failures = [ModelNotFoundError("not yet")]
-
-        def fail_first(model: LocalModel) -> ModelFiles:
-            if failures:
-                raise failures.pop()
-            return find_files(model)
-
-        monkeypatch.setattr(bert, "find_files", fail_first)
-        with pytest.raises(ModelNotFoundError, match="not yet"):
-            score(fresh, "question", "passage")
-        assert len(score(fresh, "question", "passage")) == 1
-
-    def test_a_real_run_is_stopped(self, fresh: LocalCrossEncoder, capfd: pytest.CaptureFixture[str]) -> None:
-        """The runtime ends a run that is stopped, and prints nothing about it."""
-        from retrieval_core.adapters.local_models.work import StopSignal
-
-        stop = StopSignal()
-        stop.send()
-        with pytest.raises(ServiceError, match="terminate") as caught:
-            fresh._scores([("question", "passage")], stop)
-        assert not caught.value.can_be_retried
-        assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.model
-@needs_extra
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 class TestFolder:
     """A model from a folder of the configuration."""
@@ -295,64 +237,3 @@ class TestScheduling:
         with pytest.raises(ServiceError, match="out of memory") as caught:
             score(fresh, "question", *["passage"] * 10)
         assert caught.value.service == fresh.id
-
-    def test_pairs_are_handed_over_one_by_one(self, fresh: LocalCrossEncoder) -> None:
-        """A long call leaves room in the pool: while it runs, another one gets its turn before the end of the first."""
-        stuck, go_on = threading.Semaphore(0), threading.Event()
-
-        def block(_: StopSignal) -> float:
-            stuck.release()
-            assert go_on.wait(PATIENCE)
-            return 0
-
-        model = FakeModel(block).put_into(fresh)
-
-        async def main() -> None:
-            long = asyncio.create_task(fresh.score("question", ["passage"] * 1000))
-            for _ in range(2):
-                assert await asyncio.to_thread(stuck.acquire, timeout=PATIENCE)
-            short = asyncio.create_task(fresh.score("question", ["passage"]))
-            await asyncio.sleep(0)
-            go_on.set()
-            await short
-            assert not long.done()
-            assert len((await long).scores) == 1000
-
-        asyncio.run(main())
-        assert model.runs == 1001
-
-    def test_cancelling_stops_the_model(self, fresh: LocalCrossEncoder) -> None:
-        """A cancelled call interrupts what runs for it, and nothing more is begun."""
-        running, interrupted = threading.Semaphore(0), threading.Semaphore(0)
-
-        def run_until_stopped(stop: StopSignal) -> None:
-            told = threading.Event()
-            with stop.reaching(told.set):
-                running.release()
-                assert told.wait(PATIENCE)
-            interrupted.release()
-            raise RuntimeError("terminated")
-
-        model = FakeModel(run_until_stopped).put_into(fresh)
-
-        async def main() -> None:
-            task = asyncio.create_task(fresh.score("question", ["passage"] * 100))
-            for _ in range(2):
-                assert await asyncio.to_thread(running.acquire, timeout=PATIENCE)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            for _ in range(2):
-                assert await asyncio.to_thread(interrupted.acquire, timeout=PATIENCE)
-
-        asyncio.run(main())
-        asyncio.run(fresh.aclose())
-        assert model.runs == 2
-
-    def test_closed(self, fresh: LocalCrossEncoder) -> None:
-        """Closing twice is fine, and later calls are errors."""
-        FakeModel(lambda _: 0).put_into(fresh)
-        asyncio.run(fresh.aclose())
-        fresh.close()
-        with pytest.raises(PoolClosedError):
-            score(fresh, "question", "passage")

@@ -183,15 +183,6 @@ def test_other_transformers_are_another_question() -> None:
     assert asyncio.run(test()) == [False, False, True, True]
 
 
-def test_degraded_results_are_not_kept() -> None:
-    """What was found without one side would hide the other after it has come back."""
-    world = World(retry__max_retries=0)
-    world.store.failures["lexical"] = ServiceConnectionError("down")
-    assert world.ask(FIRST).degraded
-    world.store.failures.clear()
-    assert not world.ask(AGAIN).from_cache
-
-
 def test_an_embedder_that_fails_costs_one_attempt_more() -> None:
     """The question is not compared, and searched for by words, as without this cache."""
     world = World(retry__max_retries=2, breaker__failures=0)
@@ -240,14 +231,3 @@ def test_switched_off_by_default() -> None:
     world = World(cache__semantic__enabled=False)
     world.ask(FIRST)
     assert not world.ask(AGAIN).from_cache
-
-
-def test_the_same_at_the_same_time_is_embedded_once() -> None:
-    """Many who ask the same share the comparison too."""
-    world = World()
-
-    async def test() -> list[RetrievalResult]:
-        return await asyncio.gather(*[world.pipeline.aretrieve(FIRST) for _ in range(50)])
-
-    assert {result.from_cache for result in asyncio.run(test())} == {False}
-    assert world.embedder.queries.count(FIRST) == 1
