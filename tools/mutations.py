@@ -11,8 +11,9 @@ in ``mutations.toml``, each with its reason. They aren't counted.
 A number up to 10 becomes one more or one less. A larger one is doubled or halved: nobody can notice a row more in a
 block of 5,000, and boundaries that count have a comparison, which is changed, too.
 
-The map of what tests execute is kept outside the repository. After a commit only tests in changed files run again; new
-lines have the tests of the lines around them. To make the whole map again, delete it.
+The map of what tests execute is kept outside the repository. After a commit only tests in changed files run again, and
+in files with tests that failed. New lines have the tests of the lines around them. To make the whole map again, delete
+it.
 """
 
 from __future__ import annotations
@@ -322,7 +323,10 @@ class TestMap:
         except subprocess.CalledProcessError:
             return None
         at_head = set(output("git", "ls-files").split())
-        changed = {file for file in listed if Path(file).name.startswith("test_") and file.startswith((*tests,))}
+        failed = {test.partition("::")[0] for test in self.failed}
+        changed = {
+            file for file in listed if Path(file).name.startswith("test_") and file.startswith((*tests,))
+        } | failed
         again = TestMap({}, [], [])
         if present := sorted(changed & at_head):
             again = TestMap.made(present, jobs, place)
@@ -340,8 +344,7 @@ class TestMap:
             }
             for line, found in again.executed.get(file, {}).items():
                 executed[file][line] = executed[file].get(line, []) + [test + len(self.seconds) for test in found]
-        failed = [test for test in self.failed if test.partition("::")[0] not in changed]
-        return TestMap(executed, [*self.seconds, *again.seconds], [*failed, *again.failed])
+        return TestMap(executed, [*self.seconds, *again.seconds], again.failed)
 
     def file_of(self, test: int) -> str:
         """Return the file of a test."""
