@@ -9,7 +9,8 @@ executes survives. If fewer than ``ENOUGH`` are caught, the exit code is 1. Muta
 in ``mutations.toml``, each with its reason. They aren't counted.
 
 A number up to 10 becomes one more or one less. A larger one is doubled or halved: nobody can notice a row more in a
-block of 5,000, and boundaries that count have a comparison, which is changed, too.
+block of 5,000, and boundaries that count have a comparison, which is changed, too. The arguments of ``min`` and ``max``
+aren't swapped, and a function that returns False returns True but not None.
 
 The map of what tests execute is kept outside the repository. After a commit only tests in changed files run again, and
 in files with tests that failed. New lines have the tests of the lines around them. To make the whole map again, delete
@@ -114,10 +115,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A change of one place: its statement or condition before and after, and the whole file after it."""
+    """A change of one place: its statement or condition before and after, and the whole file after it.
+
+    Attributes:
+        is_in_body: Whether the place is in the body of a function; others run when their module is imported.
+    """
 
     file: str
     function: str
+    is_in_body: bool
     lines: tuple[int, int]
     before: str
     after: str
@@ -146,7 +152,11 @@ def changed_expressions(node: ast.AST) -> Iterator[ast.expr]:
             half = value // 2 if isinstance(value, int) else value / 2
             yield from map(ast.Constant, (value * 2, half) if value > 10 else (value + 1, value - 1))
         case ast.Call(func=called, args=[first, second, *more], keywords=keywords):
-            if type(first) is type(second) and not isinstance(first, ast.Starred) and ast.unparse(called) != "cast":
+            if (
+                type(first) is type(second)
+                and not isinstance(first, ast.Starred)
+                and ast.unparse(called) not in {"cast", "min", "max"}
+            ):
                 yield ast.Call(called, [second, first, *more], keywords)
         case _:
             pass
@@ -155,7 +165,7 @@ def changed_expressions(node: ast.AST) -> Iterator[ast.expr]:
 def changed_statements(node: ast.AST) -> Iterator[tuple[ast.stmt, ast.stmt, str]]:
     """Return the first and the last statement to replace, and by what."""
     match node:
-        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) not in {"None", "False"}:
             yield node, node, "return None"
         case (
             ast.Expr(value=ast.Call() | ast.Await())
@@ -209,14 +219,17 @@ def mutations_of(file: str, source: str) -> Iterator[Mutation]:
     """Return every mutation of a file."""
     raw = source.encode()
     starts = [0, *itertools.accumulate(len(line) for line in raw.splitlines(keepends=True))]
-    for function, lines, (first, last, text) in places(ast.parse(source), file.removeprefix(f"{CORE}/"), (1, 1)):
+    tree = ast.parse(source)
+    bodies = [(node.body[0].lineno, node.end_lineno or 0) for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+    for function, lines, (first, last, text) in places(tree, file.removeprefix(f"{CORE}/"), (1, 1)):
         end_line = last.end_lineno or last.lineno
         start, end = starts[first.lineno - 1] + first.col_offset, starts[end_line - 1] + (last.end_col_offset or 0)
         begin, stop = starts[min(first.lineno, lines[0]) - 1], starts[max(end_line, lines[1])]
         changed = raw[:start] + text.encode() + raw[end:]
         before, after = raw[begin:stop], changed[begin : len(changed) - len(raw) + stop]
         shown = [" ".join(text.decode().split()) for text in (before, after)]
-        yield Mutation(file, function, lines, shown[0], shown[1], changed.decode())
+        is_in_body = any(begin <= lines[0] <= end for begin, end in bodies)
+        yield Mutation(file, function, is_in_body, lines, shown[0], shown[1], changed.decode())
 
 
 def drawn(seed: str, count: int, equivalent: dict[tuple[str, ...], str]) -> list[Mutation]:
@@ -382,9 +395,8 @@ class TestMap:
         """Return the tests that execute a mutation's lines, or its module if that is when it is imported."""
         lines = self.executed.get(mutation.file, {})
         about = Counter(test for tests in lines.values() for test in tests)
-        own = [lines[str(line)] for line in range(mutation.lines[0], mutation.lines[1] + 1) if str(line) in lines]
-        at_import = bool(own) and not all(own)
-        found = set(about) if at_import else {test for tests in own for test in tests}
+        own = [lines.get(str(line), []) for line in range(mutation.lines[0], mutation.lines[1] + 1)]
+        found = {test for tests in own for test in tests} if mutation.is_in_body else set(about)
         best = sorted(found, key=lambda test: (-about[test] / (0.1 + self.seconds[test][1]), test))
         return [self.seconds[test] for test in best]
 

@@ -50,6 +50,8 @@ def test_what_is_changed() -> None:
         (".Reader.first", 'return f"é {1 + 1}" + names[(-1)]'),
         (".Reader.first", "raise"),
     }
+    at_import = {mutation.after.partition(" = ")[0] for mutation in found if not mutation.is_in_body}
+    assert at_import == {"LIMIT", "MOST", "def first(self, names: Sequence[str], *, strict: bool"}
     for mutation in found:
         assert ast.dump(ast.parse(mutation.source)) != ast.dump(ast.parse(SOURCE))
 
