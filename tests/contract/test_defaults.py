@@ -57,8 +57,9 @@ def shown_default(default: object) -> str | None:
     """Return how a default is listed; None if it isn't a plain value."""
     if isinstance(default, frozenset):
         return f"{sorted(map(str, cast('frozenset[object]', default)))}"
-    is_plain = default == () or isinstance(default, (bool, int, float, str))
-    return repr(default) if is_plain else None
+    values = cast("tuple[object, ...]", default) if isinstance(default, tuple) else (default,)
+    is_plain = all(isinstance(value, (bool, int, float, str)) for value in values)
+    return f"{cast('object', default)!r}" if is_plain else None
 
 
 def defaults() -> list[str]:

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.embedders.openai import OpenAIEmbedder
@@ -182,6 +182,7 @@ reviews = st.fixed_dictionaries(
 
 
 @pytest.mark.property(FEATURE, 8)
+@example(records=[{"text": "ends like this: -"}, {"text": "begins here"}], delimiter="---")
 @given(records=st.lists(reviews, max_size=6), delimiter=st.sampled_from([DELIMITER, "||", "==", "ab", "---"]))
 def test_document_formatting_completeness(records: list[dict[str, Any]], delimiter: str) -> None:
     """Name, price, rating and review of each document are there, or N/A, and exactly N-1 delimiters between them.
