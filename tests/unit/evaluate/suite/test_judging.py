@@ -145,24 +145,3 @@ def test_nothing_found_reaches_no_threshold() -> None:
 def test_a_threshold_needs_similarities() -> None:
     told = problems(hits(), relevance_threshold=0.1)
     assert told == ["SearchError: relevance_threshold needs similarities, and this index has no vectors"]
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"text": " "}, "content is empty"),
-        ({"chunk_index": 7}, "chunk_index 7 is not in the range of total_chunks"),
-        ({"document_id": " "}, "its id or its document's is empty"),
-    ],
-)
-def test_a_passage_that_is_not_sound_is_an_error(change: dict[str, Any], told: str) -> None:
-    from dataclasses import replace
-
-    hit = hits()[0]
-    found = [replace(hit, chunk=replace(hit.chunk, **change))]
-    assert told in problems(found, forbid={"documents": ["x"]})[0]
-
-
-@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
-def test_a_score_out_of_range_is_an_error(score: float) -> None:
-    assert "is not in [0, 1]" in problems(hits(score), forbid={"documents": ["x"]})[0]

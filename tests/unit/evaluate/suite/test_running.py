@@ -20,7 +20,7 @@ from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, Suite, run_ca
 from retrieval_core.evaluate.suite.results import without_times
 from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
-from support.suites import PAGES, chunks, made_up, one, run, small_index
+from support.suites import chunks, made_up, one, run, small_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,21 +151,6 @@ def test_how_a_case_ends(index: Index, case: dict[str, Any], status: str, error:
     assert (result.status.value, kinds(result)[0]) == (status, error), result.problems
 
 
-@pytest.mark.parametrize(
-    ("expected", "meant"),
-    [("zoo/tapirs.md", "pages/zoo/tapirs.md"), ("docs/zoo/tapirs.md", "pages/zoo/tapirs.md"), ("lions.md", None)],
-)
-def test_what_ends_most_alike_is_proposed(tmp_path: Path, expected: str, meant: str | None) -> None:
-    for folder in ("farm", "zoo"):
-        (tmp_path / "pages" / folder).mkdir(parents=True)
-        (tmp_path / "pages" / folder / "tapirs.md").write_text(f"# Tapirs\n\nTapirs of the {folder} swim.\n")
-    config = load_config(overrides={"cache.kind": "none"})
-    with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder()) as index:
-        index.ingest(tmp_path / "pages")
-        told = one(index, query="tapirs", expect={"documents": [expected]}).problems[0].message
-    assert ("did you mean" in told, str(meant) in told) == (meant is not None, meant is not None)
-
-
 @pytest.mark.parametrize("query", ["zebras?", "Kafka log rotation"])
 def test_nothing_is_found_where_nothing_is_likely(index: Index, query: str) -> None:
     result = one(index, query=query, finds_nothing=True, mode="dense")
@@ -185,14 +170,6 @@ def test_every_paraphrase_has_to_meet_the_expectations(index: Index) -> None:
     assert result.status is CaseStatus.FAILED
     assert [problem.message.split(":")[0] for problem in result.problems] == ["asked 'bread crust'"]
     assert result.measures["recall@5"] == pytest.approx(2 / 3)
-
-
-def test_paraphrases_without_expectations_agree_on_the_first_document(index: Index) -> None:
-    agree = one(index, query="owls at night hunt", paraphrases=["hunt of owls"])
-    assert agree.status is CaseStatus.PASSED
-    differ = one(index, query="owls hunt", paraphrases=["bread crust"])
-    assert differ.status is CaseStatus.FAILED
-    assert "finds 'bread.md' first, and the question 'owls.md'" in differ.problems[0].message
 
 
 def test_a_conversation_comes_before_the_question(index: Index) -> None:
@@ -256,29 +233,6 @@ def test_an_error_that_nobody_expected_is_the_cases_own(index: Index, monkeypatc
     whole = asyncio.run(run_suite(IndexTarget(index), suite))
     assert kinds(whole.results[0]) == ["ZeroDivisionError"]
     assert criteria(whole)["SC-005"] == "missed"
-
-
-@pytest.mark.parametrize("store", STORES)
-def test_an_index_that_changes_during_a_run_makes_errors_of_failures(
-    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And no regression, nor a figure of what is not there any more."""
-    retrieve = IndexTarget.retrieve
-
-    with small_index(tmp_path, **settings_of(store, tmp_path)) as index:
-
-        async def emptying(self: IndexTarget, question: Any) -> Any:
-            result = await retrieve(self, question)
-            for document in PAGES if question.text == "now" else ():
-                await index.adelete(document)
-            return result
-
-        monkeypatch.setattr(IndexTarget, "retrieve", emptying)
-        emptied = {"query": "now", "forbid": {"documents": ["x"]}}
-        before, now, after = run(index, CALVES, emptied, CALVES, concurrency=1).results
-    assert [case.status.value for case in (before, now, after)] == ["passed", "passed", "error"]
-    assert after.problems[0].message == "the index changed while the suite ran; run it again"
-    assert (kinds(after), after.measures) == (["SearchError", "MissingDocumentError"], {})
 
 
 def test_a_passage_that_is_not_there_by_its_id_is_no_figure(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

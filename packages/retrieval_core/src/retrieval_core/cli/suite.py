@@ -80,7 +80,7 @@ def run_command(
     from retrieval_core.evaluate.suite.results import compare, read_report  # noqa: PLC0415 - help needs none of this
 
     _check_reports(reports)
-    suite = _in_mode(_tagged(read_suite(file), tags), given.mode)
+    suite = _tagged(read_suite(file), tags)
     earlier = None if before is None else read_report(before)
     with _index(suite, file, given) as index:
         result = _run(index, suite, concurrency, twice=twice)
@@ -173,14 +173,6 @@ def _tagged(suite: Suite, tags: tuple[str, ...]) -> Suite:
         known = sorted({tag for case in suite.cases for tag in case.tags})
         msg = f"no case has the tag {' or '.join(tags)}. Tags: {', '.join(known) or 'none'}"
         raise click.UsageError(msg)
-    return suite.model_copy(update={"cases": cases})
-
-
-def _in_mode(suite: Suite, mode: str | None) -> Suite:
-    """Return the suite with a mode for the cases that have none."""
-    if mode is None:
-        return suite
-    cases = [case if case.mode is not None else case.model_copy(update={"mode": mode}) for case in suite.cases]
     return suite.model_copy(update={"cases": cases})
 
 

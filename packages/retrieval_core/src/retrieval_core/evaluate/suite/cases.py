@@ -167,8 +167,7 @@ class Case(Asked):
     finds_nothing: bool = False
     """Whether nothing should be found: no passage at all, or none that is likely to bear on the question."""
     paraphrases: list[Text] = Field(default_factory=list[str])
-    """The question in other words. Each has to meet the same expectations; without any, to find the same document
-    first."""
+    """The question in other words. Each has to meet the same expectations."""
     history: list[Turn] = Field(default_factory=list[Turn])
     """The turns of the conversation before the question, oldest first."""
     tags: list[Name] = Field(default_factory=list[str])
@@ -181,7 +180,7 @@ class Case(Asked):
     def expects_something(self) -> bool:
         """Whether there is anything that could fail."""
         limits = (self.relevance_threshold, self.latency_ms)
-        wanted = (*self.expect.items(), *self.expect.keywords, *self.forbid.items(), *self.paraphrases)
+        wanted = (*self.expect.items(), *self.expect.keywords, *self.forbid.items())
         return bool(wanted) or self.finds_nothing or any(limit is not None for limit in limits)
 
     @model_validator(mode="after")
@@ -237,7 +236,7 @@ class Suite(_Part):
                 missing.pop("relevance_threshold", None)
             complete = case.model_copy(update=missing)
             if not complete.expects_something:
-                msg = "it expects nothing; give it expect, forbid, finds_nothing, paraphrases, or a threshold"
+                msg = "it expects nothing; give it expect, forbid, finds_nothing, or a threshold"
                 raise CaseError(number, "name", msg)
             cases.append(complete)
         object.__setattr__(self, "cases", cases)

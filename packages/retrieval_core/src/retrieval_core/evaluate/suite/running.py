@@ -147,7 +147,6 @@ def measures_of(expected: Expected, ranks: Mapping[str, int | None], top_k: int)
 
 def judged(case: Case, texts: Texts, milliseconds: float) -> Iterator[RetrievalError]:
     """Yield what is wrong with what a question found, but for what only a look at the whole index can tell."""
-    yield from _unsound(texts.hits)
     ranks = ranks_of(case.expect, texts)
     yield from _missing(case, ranks)
     for keyword in case.expect.keywords:
@@ -161,27 +160,6 @@ def judged(case: Case, texts: Texts, milliseconds: float) -> Iterator[RetrievalE
     if case.latency_ms is not None and milliseconds > case.latency_ms:
         # How long is a field of the result, so that two runs say the same.
         yield PerformanceError(f"it took longer than the {case.latency_ms:g} ms that it may take")
-
-
-def _unsound(hits: Sequence[Hit]) -> Iterator[SearchError]:
-    """Yield what no passage that is found may be: without an id, a text or a place, or with an impossible score."""
-    for rank, hit in enumerate(hits, 1):
-        wrong = list(_wrong_with(hit.chunk))
-        score = hit.scores.dense
-        if score is not None and not 0 <= score <= 1:
-            wrong.append(f"its similarity {score} is not in [0, 1]")
-        if wrong:
-            yield SearchError(f"passage {rank} ({hit.id!r:.100}) is not sound: {'; '.join(wrong)}")
-
-
-def _wrong_with(chunk: Chunk) -> Iterator[str]:
-    if not chunk.id.strip() or not chunk.document_id.strip():
-        yield "its id or its document's is empty"
-    if not chunk.text.strip():
-        yield "content is empty"
-    is_placed = {"chunk_index", "total_chunks"}.isdisjoint(chunk.missing_fields)
-    if is_placed and not 0 <= chunk.chunk_index <= chunk.total_chunks:  # some programs count chunks from 1
-        yield f"chunk_index {chunk.chunk_index} is not in the range of total_chunks {chunk.total_chunks}"
 
 
 def _missing(case: Case, ranks: Mapping[str, int | None]) -> Iterator[MissingDocumentError]:
@@ -286,7 +264,7 @@ class _Run:
         began = datetime.now(UTC)
         started = time.perf_counter()
         problem: RetrievalError | None = None
-        lacking: Lacking = {}
+        lacking: Lacking = frozenset()
         subject = Subject(self.target.location, 0, versions=await asyncio.to_thread(versions))
         cases = [case for case in self.suite.cases if case.skip is None]
         try:
@@ -316,8 +294,6 @@ class _Run:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(min(self.concurrency, len(cases))):
                 tasks.create_task(work())
-        if problem is None and await self._has_changed(subject):
-            results = [_unjudged(result) if result.status is CaseStatus.FAILED else result for result in results]
         results.sort(key=lambda result: result.name)
         performance = performance_of([r.retrieval_time_ms for r in results if r.retrieval_time_ms is not None])
         made = SuiteResult(
@@ -332,21 +308,6 @@ class _Run:
         fetched = None if problem else await _time_fetches(self.target, results)
         return replace(made, criteria=tuple(_criteria(self.suite.criteria, self.suite.cases, made, fetched)))
 
-    async def _has_changed(self, subject: Subject) -> bool:
-        try:
-            has_changed = await self.target.describe() != subject
-        except RetrievalError:
-            has_changed = True
-        if has_changed:
-            logger.warning("the index %s changed while the suite ran; run it again", self.target.location)
-        return has_changed
-
-
-def _unjudged(result: CaseResult) -> CaseResult:
-    """Return a failed case of an index that changed: it may have failed for that alone, and has no measures."""
-    problem = _problem(SearchError("the index changed while the suite ran; run it again"), None)
-    return replace(result, status=CaseStatus.ERROR, problems=(problem, *result.problems), measures={})
-
 
 def _skipped(case: Case) -> CaseResult:
     return CaseResult(case.name, case.query, CaseStatus.PENDING, tuple(case.tags), skipped=case.skip)
@@ -358,10 +319,7 @@ async def _judge(target: Target, case: Case, lacking: Lacking) -> CaseResult:
     wanted += [("chunk", chunk) for chunk in case.expect.chunks]
     absent = [item for item in wanted if item in lacking]
     if absent:
-        told = ", ".join(
-            f"the {kind} {text!r}" + (f" (did you mean {lacking[kind, text]!r}?)" if lacking[kind, text] else "")
-            for kind, text in absent
-        )
+        told = ", ".join(f"the {kind} {text!r}" for kind, text in absent)
         msg = f"the index does not contain {told}; fix the case, or index the missing documents"
         return _with_error(case, InvalidParameterError(msg))
     try:
@@ -382,7 +340,6 @@ async def _asked(target: Target, case: Case) -> CaseResult:
         problems += [(wording, error) for error in judged(case, held, result.latency_ms)]
         if case.finds_nothing and (error := _found_something(result)):
             problems.append((wording, error))
-    problems += _disagreements(case, wordings, found)
     if problems and (unreachable := await _beyond_reach(target, case, wordings, found)):
         problems = [unreachable]
     raised = [error for _, error in problems]
@@ -450,19 +407,6 @@ def _found_something(result: RetrievalResult) -> ExpectationError | None:
     likely = "" if confidence is None else f", with a confidence of {confidence:.2f}"
     first = result.hits[0]
     return ExpectationError(f"nothing should be found, and {first.id!r} comes first{likely}")
-
-
-def _disagreements(
-    case: Case, wordings: Sequence[str], found: Sequence[RetrievalResult]
-) -> Iterator[tuple[str, RetrievalError]]:
-    """Yield the paraphrases that find another document first, where nothing else says what they should find."""
-    if case.expect.items() or case.expect.keywords or case.finds_nothing:
-        return
-    firsts = [result.hits[0].chunk.document_id if result.hits else None for result in found]
-    for wording, first in zip(wordings[1:], firsts[1:], strict=True):
-        if first != firsts[0]:
-            msg = f"it finds {first!r} first, and the question {firsts[0]!r}"
-            yield wording, ExpectationError(msg)
 
 
 def _ending(raised: Sequence[Exception]) -> CaseStatus:

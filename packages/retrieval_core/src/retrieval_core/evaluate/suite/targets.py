@@ -8,7 +8,6 @@ import platform
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchError
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 LAST = 10**6
 """A number that no passage of a document has, or one that comes later."""
-Lacking: TypeAlias = "Mapping[tuple[str, str], str | None]"
-"""What an index does not hold, as (``document`` or ``chunk``; the id), with the id that may be meant."""
+Lacking: TypeAlias = "frozenset[tuple[str, str]]"
+"""What an index does not hold, as (``document`` or ``chunk``; the id)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +177,9 @@ class IndexTarget:
         store = self._index.store
         run = self._calls.begin().on("store")
         absent = value_of(await run.call("fetch", documents_lacking, store, documents))
-        known = list(await self._sources()) if absent else []
-        meant = {name: _alike(name, known) for name in absent}
         held = await self._fetch(FetchRequest(chunk_ids=tuple(chunks))) if chunks else Fetched()
-        lacking: dict[tuple[str, str], str | None] = {("document", name): other for name, other in meant.items()}
-        return lacking | {("chunk", chunk): None for chunk in chunks if chunk not in held.chunks}
+        missing = (("chunk", chunk) for chunk in chunks if chunk not in held.chunks)
+        return frozenset((*(("document", name) for name in absent), *missing))
 
     async def _sources(self) -> Mapping[str, SourceState]:
         store = self._index.store
@@ -200,17 +197,6 @@ class IndexTarget:
         request = SearchRequest(limit=1, vector=vector)
         found = value_of(await run.on("store").call("dense", self._index.store.search, request))
         return max(0.0, min(1.0, found[0].score)) if found else 0.0
-
-
-def _alike(name: str, known: Sequence[str]) -> str | None:
-    """Return the document whose path ends most like a name, in its last part at least."""
-
-    def shared(other: str) -> int:
-        pairs = zip(reversed(name.split("/")), reversed(other.split("/")), strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-    best = max(known, key=shared, default=None)
-    return best if best is not None and shared(best) else None
 
 
 async def documents_lacking(store: Store, documents: Sequence[str]) -> list[str]:
