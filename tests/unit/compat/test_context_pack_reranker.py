@@ -164,6 +164,7 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
     class Recorder:
         id = "recorder"
+        complete = stream = None
 
         def __init__(self, model: str, *, api_key: SecretStr | str | None, base_url: str | None) -> None:
             key = api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key
@@ -192,6 +193,7 @@ def test_a_model_that_blocks_the_event_loop_is_not_waited_for() -> None:
 
     class Blocking:
         id = "blocking"
+        stream = None
 
         async def complete(self, _request: CompletionRequest) -> NoReturn:
             over.get()

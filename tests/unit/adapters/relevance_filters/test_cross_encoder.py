@@ -58,7 +58,7 @@ def test_scores_that_are_none(scores: tuple[float, ...]) -> None:
         async def score(self, query: str, passages: object) -> RerankScores:
             return RerankScores(scores)
 
-    with pytest.raises(MalformedAnswerError, match=r"fake-reranker gave the scores \[.*\] for 2 passages"):
+    with pytest.raises(MalformedAnswerError, match="the answer of fake-reranker cannot be used: it"):
         asyncio.run(CrossEncoderRelevanceFilter(Wrong()).judge("q", chunks("a", "b")))
 
 

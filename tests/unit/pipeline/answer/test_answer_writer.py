@@ -218,9 +218,9 @@ def test_without_a_verifier_the_answer_says_that_it_is_not_verified(llm: FakeLLM
 
 def test_what_answers_must_be_able_to() -> None:
     """What is plugged in is checked when it comes."""
-    with pytest.raises(InvalidParameterError, match="is no llm: it needs complete and stream"):
+    with pytest.raises(InvalidParameterError, match="llm must be an object with id, complete and stream"):
         AnswerWriter(object())  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match="is no verifier"):
+    with pytest.raises(InvalidParameterError, match="verifier must be an object with"):
         AnswerWriter(verifier=object())  # type: ignore[arg-type]
 
 

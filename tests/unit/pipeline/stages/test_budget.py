@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -8,6 +9,7 @@ from retrieval_core.config import ContextConfig
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.budget import Assembled, assemble, fit
 from retrieval_core.pipeline.stages.expand import Surroundings, as_hits
+from retrieval_core.ports import TokenCounter, as_plugin
 from retrieval_core.types import Chunk, Hit, PageSpan, Quote, Span
 
 if TYPE_CHECKING:
@@ -313,7 +315,7 @@ def test_a_parent_for_which_the_hits_leave_no_room_takes_nothing_along() -> None
 @pytest.mark.parametrize("wrong", [None, "7", -1, 2.5, float("nan"), True])
 def test_a_counter_that_gives_no_number_of_tokens_is_told(wrong: Any) -> None:
     with pytest.raises(InvalidParameterError, match="a token counter must return a whole number"):
-        assemble(as_hits([Chunk("c", "d", "Text.")], [1.0]), Surroundings({}, {}, {}), PLAIN, lambda _: wrong)
+        as_plugin(Mock(return_value=wrong), TokenCounter)("Text.")
 
 
 def test_names_cannot_pass_for_further_passages() -> None:

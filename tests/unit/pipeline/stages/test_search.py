@@ -62,6 +62,8 @@ class Embeds:
             raise self.outcome
         return self.outcome
 
+    embed_texts = embed_query
+
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPool]:

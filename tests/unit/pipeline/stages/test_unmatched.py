@@ -60,6 +60,8 @@ class Catalogue:
             raise self.answer
         return cast("Any", self.answer)
 
+    describe = search = fetch = fields
+
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPool]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pydantic import BaseModel
 
 from retrieval_core.errors import checked_count
+from retrieval_core.ports import LLM, as_plugin
 from retrieval_core.text.prompting import Asking
 
 if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.ports import LLM
     from retrieval_core.text.prompting import Task
 
 A = TypeVar("A", bound=BaseModel)
@@ -68,7 +68,7 @@ class AsksInBatches:
     """It is left out if there is no language model."""
 
     def __init__(self, llm: LLM, prompt: str, batch_size: int) -> None:
-        self._llm = llm
+        self._llm = as_plugin(llm, LLM, "llm")
         self._prompt = prompt
         self._batch_size = checked_count(batch_size, "batch_size")
 

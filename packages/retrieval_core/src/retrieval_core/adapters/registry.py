@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
+from retrieval_core import ports
 from retrieval_core.adapters.parts import AdapterParts
 from retrieval_core.config import kinds
 from retrieval_core.config.adapters import UndeclaredTable
@@ -29,14 +30,12 @@ from retrieval_core.config.base import AdapterSettings, problems_of, refusal, wi
 from retrieval_core.config.kinds import CUSTOM, NONE, Port
 from retrieval_core.config.loading import check_complete
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, RetrievalError
-from retrieval_core.ports import as_store
-from retrieval_core.ports.checks import ABILITIES, missing_abilities
+from retrieval_core.ports import as_plugin, as_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from retrieval_core import ports
     from retrieval_core.adapters.graph import GraphQueryTranslator
     from retrieval_core.config import (
         AnalysisConfig,
@@ -57,23 +56,22 @@ if TYPE_CHECKING:
     )
     from retrieval_core.text.analysis import Analyzer
 
-NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+BASES: Mapping[str, type[ports.Plugin]] = MappingProxyType(
     {
-        "store": ("describe", "upsert", "delete", "search", "fetch", "aclose", "sources", "documents_of"),
-        "embedder": ABILITIES["embedder"],
-        "llm": ABILITIES["llm"],
-        "reranker": ABILITIES["reranker"],
-        "relevance_filter": ("id", "batch_size", "judge"),
-        "pruner": ("id", "batch_size", "keep"),
-        "rewriter": ("id", "rewrite"),
-        "transform": ("id", "transform"),
-        "evaluation": ("id", "evaluate"),
-        "answer": ("id", "batch_size", "verify"),
-        "cache": ("get", "set", "clear", "aclose"),
-        "context": ABILITIES["token_counter"],
+        "embedder": ports.Embedder,
+        "llm": ports.LLM,
+        "reranker": ports.Reranker,
+        "relevance_filter": ports.RelevanceFilter,
+        "pruner": ports.Pruner,
+        "rewriter": ports.Rewriter,
+        "transform": ports.QueryTransformer,
+        "evaluation": ports.Evaluator,
+        "answer": ports.Verifier,
+        "cache": ports.ResultCache,
+        "context": ports.TokenCounter,
     }
 )
-"""What each adapter of a port must have, by section."""
+"""The base class of each port's adapters, by section; stores have :class:`~retrieval_core.ports.Store`."""
 
 
 def local_cross_encoder(batch_size: int | None = None) -> ports.Reranker:
@@ -116,12 +114,12 @@ def make(port: Port, kind: str, section: Any, parts: AdapterParts, beside: tuple
     except Exception as error:  # somebody else's class may raise anything
         msg = without_secrets(f"{port.setting}: {kind!r} could not be created ({type(error).__name__}: {error})")
         raise ConfigurationError(msg) from error
-    if missing := missing_abilities(made, NEEDED[port.section]):
-        what = type(made).__name__  # and not what it shows of itself, which may hold its settings
-        msg = f"{port.setting}: {kind!r} made an object of the type {what}, which has no {', '.join(missing)}; "
-        msg += "see retrieval_core.ports"
-        raise ConfigurationError(msg)
-    return made
+    try:
+        return as_store(made) if port is kinds.STORE else as_plugin(made, BASES[port.section])
+    except InvalidParameterError as error:
+        # Its type, and not what it shows of itself, which may hold its settings.
+        msg = f"{port.setting}: {kind!r} made an object of the type {type(made).__name__}: {error}"
+        raise ConfigurationError(msg) from error
 
 
 def _settings(port: Port, kind: str, maker: Any, section: Any) -> tuple[BaseModel | None, dict[str, Any]]:
@@ -236,7 +234,7 @@ def build_store(
         # A function need not know of what is as everywhere.
         if analyzer is None or analyzer.id == Analyzer().id:
             del given["analyzer"]
-    return as_store(make(kinds.STORE, config.kind, config, parts, **given))
+    return make(kinds.STORE, config.kind, config, parts, **given)
 
 
 def build_analyzer(config: AnalysisConfig) -> Analyzer:

@@ -13,7 +13,7 @@ from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.installation import install_command
-from retrieval_core.ports import Embedder, as_plugin
+from retrieval_core.ports import Embedder, TokenCounter, as_plugin
 from retrieval_core.run.caching import Lazy
 from retrieval_core.types.escapes import valid_unicode
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from bpe_openai import Encoding
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.ports import TokenCounter
 
 AUTO = "auto"
 ENCODINGS = ("cl100k_base", "o200k_base")
@@ -35,7 +34,7 @@ ENCODINGS = ("cl100k_base", "o200k_base")
 _MOST_CHARACTERS = 50_000
 
 
-class BpeTokenCounter:
+class BpeTokenCounter(TokenCounter):
     """Counts in one of OpenAI's vocabularies, which come with the extra ``tokens``; a ``TokenCounter``.
 
     Special tokens written in a text, such as ``<|endoftext|>``, are text like any other. Half surrogate pairs count as
@@ -64,7 +63,7 @@ class BpeTokenCounter:
         """Make the counter of the vocabulary that the kind names, loading nothing."""
         return cls(parts.kind)
 
-    def __call__(self, text: str, /) -> int:
+    def _call(self, text: str, /) -> int:
         """Return the number of tokens, 0 for empty text.
 
         Raises:
@@ -89,7 +88,7 @@ def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:
         ConfigurationError: There is neither.
     """
     if embedder is not None and "count_tokens" in as_plugin(embedder, Embedder).capabilities:
-        return embedder.count_tokens
+        return as_plugin(embedder.count_tokens, TokenCounter)
     if any(find_spec(package) is None for package in ("tokenizers", BGE_SMALL_EN.files.carrier)):
         who = "there is no embedder" if embedder is None else f"the embedder {embedder.id} counts no tokens"
         msg = (
@@ -98,7 +97,7 @@ def counter_of_embedder(embedder: Embedder | None = None) -> TokenCounter:
             'set it to "package.module:factory", a function of yours that returns a counter.'
         )
         raise ConfigurationError(msg, missing_keys=("context.token_counter",))
-    return LocalEmbedder().count_tokens
+    return as_plugin(LocalEmbedder().count_tokens, TokenCounter)
 
 
 def named_counter(name: str, embedder: Embedder | None = None) -> TokenCounter:

@@ -54,6 +54,8 @@ from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import as_hits, expand, surroundings_in
 from retrieval_core.pipeline.stages.rerank import RerankCache, rerank
 from retrieval_core.pipeline.stages.transform import normalize
+from retrieval_core.ports import TokenCounter
+from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import raise_faults, value_of
 from retrieval_core.run.sync import SyncBridge
@@ -73,13 +75,14 @@ from retrieval_core.types.filters import And, Filter, MetadataFilter, Not, Or, c
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from retrieval_core.adapters.llms.openai import OpenAILLM, OpenAILLMSettings
     from retrieval_core.index.index import Index
     from retrieval_core.pipeline.stages.expand import Surroundings
     from retrieval_core.pipeline.stages.rerank import Reranked
-    from retrieval_core.ports import LLM, TokenCounter
+    from retrieval_core.ports import LLM
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
 
@@ -231,11 +234,8 @@ class DefaultContextAssembler:
         token_counter: Counts the tokens of a text. Default: the local embedder's tokenizer.
     """
 
-    def __init__(self, token_counter: TokenCounter | None = None) -> None:
-        if token_counter is not None and not callable(token_counter):
-            msg = f"a token counter is a function that counts the tokens of a text, got {token_counter!r:.80}"
-            raise InvalidParameterError(msg)
-        self._token_counter = token_counter
+    def __init__(self, token_counter: Callable[[str], int] | None = None) -> None:
+        self._token_counter = as_optional(token_counter, TokenCounter, "token_counter")
 
     def assemble(  # noqa: PLR0917 - the specification's arguments
         self,
@@ -400,7 +400,7 @@ def retrieve(
     llm_config: Model = None,
     *,
     index: Index | None = None,
-    token_counter: TokenCounter | None = None,
+    token_counter: Callable[[str], int] | None = None,
 ) -> ContextPack:
     """Return what a language model should be shown to answer a question; the same as :func:`aretrieve`.
 
@@ -423,7 +423,7 @@ async def aretrieve(
     llm_config: Model = None,
     *,
     index: Index | None = None,
-    token_counter: TokenCounter | None = None,
+    token_counter: Callable[[str], int] | None = None,
 ) -> ContextPack:
     """Return the context for a language model to answer a question: search, rerank, and assemble.
 
@@ -474,7 +474,7 @@ async def aretrieve(
             config = load_config(overrides={"reranker.kind": "none"}, environment=os.environ)
             index = await asyncio.to_thread(open_index, config=config)
             stack.push_async_callback(index.aclose)
-        count = token_counter or index.token_counter
+        count = as_optional(token_counter, TokenCounter, "token_counter") or index.token_counter
         logger.debug("query %r, filters %r", query, filters)
         result = await index.aretrieve(query, condition, top_k=cfg.top_k_dense)
         for hit in result.hits:

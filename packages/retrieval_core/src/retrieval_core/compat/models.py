@@ -10,14 +10,15 @@ import inspect
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, MalformedAnswerError
-from retrieval_core.ports import Completion, Embedder
+from retrieval_core.ports import LLM, Completion, Embedder, as_plugin
+from retrieval_core.ports.plugin import call_plugin
 from retrieval_core.types import Usage
 from retrieval_core.types.documents import as_vectors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from retrieval_core.ports import LLM, CompletionRequest
+    from retrieval_core.ports import CompletionRequest
     from retrieval_core.types import Matrix, Vector
 
 _ROLES = {"system": "system", "user": "human", "assistant": "ai"}
@@ -31,7 +32,7 @@ def adapt_embedder(model: object) -> Embedder:
     """
     is_embedding = callable(getattr(model, "embed_query", None))
     if is_embedding and callable(getattr(model, "embed_texts", None)):
-        return cast("Embedder", model)
+        return as_plugin(model, Embedder)
     if is_embedding and callable(getattr(model, "embed_documents", None)):
         return LangChainEmbedder(model)
     msg = (
@@ -56,7 +57,7 @@ def adapt_llm(model: object, name: str | None = None) -> LLM:
         if "prompt" in _parameters(complete):
             return PromptClient(model, name)
         if isinstance(getattr(model, "id", None), str):
-            return cast("LLM", model)
+            return as_plugin(model, LLM) if hasattr(model, "stream") else CompletingModel(model)
     if callable(getattr(model, "invoke", None)):
         return LangChainChat(model)
     msg = (
@@ -114,7 +115,23 @@ class LangChainEmbedder(Embedder):
         return vector / length
 
 
-class LangChainChat:
+class CompletingModel(LLM):
+    """A model with ``id`` and ``complete(request)``, without streams, as a :class:`~retrieval_core.ports.LLM`."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    @property
+    def id(self) -> str:
+        """Return the model's id."""
+        return self._model.id
+
+    async def _complete(self, request: CompletionRequest) -> Completion:
+        """Answer a request."""
+        return await call_plugin(self._model.complete, request)
+
+
+class LangChainChat(LLM):
     """A chat model of LangChain as a :class:`~retrieval_core.ports.LLM`; it keeps its own temperature and limits."""
 
     def __init__(self, model: Any) -> None:
@@ -125,15 +142,15 @@ class LangChainChat:
         """Name the class and the model."""
         return _id(self._model)
 
-    async def complete(self, request: CompletionRequest) -> Completion:
+    async def _complete(self, request: CompletionRequest) -> Completion:
         """Answer a request."""
         answer = await _call(self._model, "ainvoke", "invoke", _as_turns(request))
         return Completion(self._text(answer), _usage(answer))
 
-    async def stream(self, request: CompletionRequest) -> AsyncIterator[str]:
+    async def _stream(self, request: CompletionRequest) -> AsyncIterator[str]:
         """Answer a request piece by piece."""
         if not callable(getattr(self._model, "astream", None)):
-            yield (await self.complete(request)).text
+            yield (await self._complete(request)).text
             return
         async for piece in self._model.astream(_as_turns(request)):
             if text := self._text(piece):
@@ -150,7 +167,7 @@ class LangChainChat:
         raise MalformedAnswerError(msg, self.id)
 
 
-class PromptClient:
+class PromptClient(LLM):
     """A client with ``complete(prompt, model)`` as a :class:`~retrieval_core.ports.LLM`.
 
     ``complete_stream(prompt, model)`` is used for streams if there is one.
@@ -172,16 +189,16 @@ class PromptClient:
         """Return another model of the same client."""
         return PromptClient(self._client, model)
 
-    async def complete(self, request: CompletionRequest) -> Completion:
+    async def _complete(self, request: CompletionRequest) -> Completion:
         """Answer a request."""
         answer = await _ask(self._client.complete, prompt=_as_prompt(request), model=self._model)
         return Completion(self._text(answer))
 
-    async def stream(self, request: CompletionRequest) -> AsyncIterator[str]:
+    async def _stream(self, request: CompletionRequest) -> AsyncIterator[str]:
         """Answer a request piece by piece."""
         complete_stream = getattr(self._client, "complete_stream", None)
         if not callable(complete_stream):
-            yield (await self.complete(request)).text
+            yield (await self._complete(request)).text
             return
         pieces: Any = await _ask(complete_stream, prompt=_as_prompt(request), model=self._model)
         if hasattr(pieces, "__aiter__"):

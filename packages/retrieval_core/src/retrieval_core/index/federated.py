@@ -13,6 +13,8 @@ from retrieval_core.pipeline.options import QueryOptions, query_options
 from retrieval_core.pipeline.query_engine import QueryEngine
 from retrieval_core.pipeline.several import checked_weights, plan_several
 from retrieval_core.pipeline.stage_list import Components, list_stages
+from retrieval_core.ports import Evaluator
+from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.twins import sync_twin, with_options
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.options import Filters
     from retrieval_core.pipeline.stages.state import Stage
     from retrieval_core.ports import (
-        Evaluator,
         Pruner,
         QueryTransformer,
         RelevanceFilter,
@@ -128,7 +129,7 @@ class FederatedIndex(QueryEngine):
         if all(index.embedder is not None for index in self._searched.values()):
             self._by_meaning = self._engine_of(Components(condenser=condenser), None)
         self._filters = relevance_filter is not None
-        self._evaluator = evaluator
+        self._evaluator = as_optional(evaluator, Evaluator)
         self._lazy_answer_writer = self._answering_with(answer_writer)
         self._owned = tuple(owned)
 

@@ -45,8 +45,8 @@ from retrieval_core.index.settings import (
 from retrieval_core.ingest.ingester import Ingester
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.lifecycle import by_name
-from retrieval_core.ports import as_store
-from retrieval_core.ports.checks import check_components
+from retrieval_core.ports import LLM, Embedder, TokenCounter, as_store
+from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.caching import Lazy
 
 if TYPE_CHECKING:
@@ -56,13 +56,10 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline import Stage
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.ports import (
-        LLM,
-        Embedder,
         QueryTransformer,
         Reranker,
         Retriever,
         Store,
-        TokenCounter,
         Verifier,
     )
     from retrieval_core.run.observe import Observer
@@ -88,7 +85,7 @@ def open_index(
     retrievers: Mapping[str, Retriever] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
     verifier: Verifier | None = None,
-    token_counter: TokenCounter | None = None,
+    token_counter: Callable[[str], int] | None = None,
     observer: Observer | None = None,
     extra_stages: Sequence[Stage] = (),
 ) -> Index:
@@ -132,9 +129,7 @@ def open_index(
     if isinstance(path, RetrievalConfig):
         msg = "the first argument is the place of the index; hand a configuration over as open_index(config=config)"
         raise InvalidParameterError(msg)
-    check_components(
-        embedder=embedder, store=store, llm=llm, reranker=reranker, token_counter=token_counter, observer=observer
-    )
+    embedder, llm = as_optional(embedder, Embedder), as_optional(llm, LLM, "llm")
     config = loaded(load_index_config(path) if config is None else config, transformers)
     check_complete(
         config,
@@ -246,7 +241,7 @@ def build_pipeline(
     retrievers: Mapping[str, Retriever] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
     verifier: Verifier | None = None,
-    token_counter: TokenCounter | None = None,
+    token_counter: Callable[[str], int] | None = None,
     observer: Observer | None = None,
     extra_stages: Sequence[Stage] = (),
     make: Callable[..., P] = RetrievalPipeline,
@@ -359,7 +354,7 @@ def open_indexes(
     transformers: Mapping[str, QueryTransformer] | None = None,
     reranker: Reranker | Sequence[Reranker] | None = None,
     verifier: Verifier | None = None,
-    token_counter: TokenCounter | None = None,
+    token_counter: Callable[[str], int] | None = None,
     observer: Observer | None = None,
     extra_stages: Sequence[Stage] = (),
 ) -> FederatedIndex:
@@ -403,7 +398,8 @@ def open_indexes(
             for hit in indexes.retrieve("how far away is the moon").hits:
                 print(hit.source_index, hit.chunk.text)
     """
-    check_components(embedder=embedder, llm=llm, reranker=reranker, token_counter=token_counter, observer=observer)
+    embedder, llm = as_optional(embedder, Embedder), as_optional(llm, LLM, "llm")
+    token_counter = as_optional(token_counter, TokenCounter, "token_counter")
     given = _named(indexes)
     paths = {name: Path(index) for name, index in given.items() if isinstance(index, (str, Path))}
     if config is None:

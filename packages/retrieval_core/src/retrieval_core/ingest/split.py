@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from retrieval_core.ingest.readers.base import ParsedDocument, ParsedPage
-    from retrieval_core.ports import TokenCounter
     from retrieval_core.text.markdown import BlockKind
     from retrieval_core.types import Document
 
@@ -364,7 +363,7 @@ def split_document(
     parsed: ParsedDocument,
     document: Document,
     sizes: ChunkSizes,
-    count_tokens: TokenCounter,
+    count_tokens: Callable[[str], int],
     *,
     embedding_model: str | None = None,
 ) -> tuple[tuple[Chunk, ...], tuple[Section, ...]]:
@@ -492,7 +491,7 @@ def _part_ranges(span: Span, blocks: Sequence[Block]) -> tuple[tuple[int, int] |
 
 
 def fit_headings(
-    title: str | None, path: tuple[str, ...], window: int | None, count_tokens: TokenCounter
+    title: str | None, path: tuple[str, ...], window: int | None, count_tokens: Callable[[str], int]
 ) -> tuple[str | None, tuple[str, ...], int]:
     """Return title and headings such that they take at most half of the window, and how many tokens they take.
 
@@ -514,7 +513,7 @@ def fit_headings(
     return (title, path, cost) if cost <= budget else (None, (), 0)
 
 
-def _heading_cost(title: str | None, path: tuple[str, ...], count_tokens: TokenCounter) -> int:
+def _heading_cost(title: str | None, path: tuple[str, ...], count_tokens: Callable[[str], int]) -> int:
     heading = " > ".join(dict.fromkeys(part for part in (title, *path) if part))
     return count_tokens(heading + "\n") + _HEADING_MARGIN if heading else 0
 

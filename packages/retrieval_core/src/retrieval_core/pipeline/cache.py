@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from retrieval_core.errors import DeadlineExceededError, InvalidParameterError, ServiceError, checked_count
+from retrieval_core.errors import DeadlineExceededError, InvalidParameterError, checked_count
 from retrieval_core.pipeline.stages.state import digest
-from retrieval_core.ports import Versioned
+from retrieval_core.ports import ResultCache, Versioned
+from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.text.query import plain_question
 from retrieval_core.types import RetrievalResult, freeze
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stage_list import Stages
     from retrieval_core.pipeline.stages.embed import Questions
     from retrieval_core.pipeline.stages.state import Plan, SearchState
-    from retrieval_core.ports import ResultCache, Store
+    from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Degradation, Query, Vector
 
@@ -94,7 +95,7 @@ class KeptResults:
         config: RetrievalConfig,
         now: Callable[[], float],
     ) -> None:
-        self.cache = cache
+        self.cache = cache = as_optional(cache, ResultCache)
         self._stores = stores
         self._stages = stages
         self._epoch = 0
@@ -105,7 +106,7 @@ class KeptResults:
     @property
     def waits(self) -> bool:
         """Whether looking up a result may wait for something."""
-        return self._similar is not None or not (self.cache is None or getattr(self.cache, "in_process", False))
+        return self._similar is not None or not (self.cache is None or self.cache.in_process)
 
     async def forget(self) -> None:
         """Forget every result that was kept.
@@ -268,7 +269,7 @@ class SimilarQuestions:
 
 async def ask_cache(run: Run, cache: ResultCache, key: str) -> RetrievalResult | Failed | None:
     """Return the result of a key; ``None`` where there is none."""
-    if getattr(cache, "in_process", False):
+    if cache.in_process:
         started = run.elapsed_ms
         result = await cache.get(key)
         run.note("cache", started, None, None)
@@ -279,12 +280,7 @@ async def ask_cache(run: Run, cache: ResultCache, key: str) -> RetrievalResult |
         if failure is not None:
             return failure
     outcome = await asking.on("cache").call("cache", cache.get, key)
-    if isinstance(outcome, Failed):
-        return outcome
-    kept: Any = outcome.value  # a plug-in may give anything
-    if kept is not None and not isinstance(kept, RetrievalResult):
-        return Failed("cache", ServiceError(f"the cache's answer cannot be used: {kept!r:.80} is no RetrievalResult"))
-    return kept
+    return outcome if isinstance(outcome, Failed) else outcome.value
 
 
 class _LoadedLate(Protocol):
@@ -312,7 +308,7 @@ async def _load(asking: Run, cache: _LoadedLate) -> Failed | None:
 
 async def keep(run: Run, cache: ResultCache, key: str, result: RetrievalResult) -> Ok[None] | Failed:
     """Hand a result to the cache."""
-    if getattr(cache, "in_process", False):
+    if cache.in_process:
         await cache.set(key, result)
         return Ok(None)
     return await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", cache.set, key, result)

@@ -8,14 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import DeadlineExceededError, InvalidParameterError, checked_count
 from retrieval_core.pipeline.stages.embed import EmbeddingCache, Questions, Recovery
 from retrieval_core.pipeline.stages.rerank import RerankCache
 from retrieval_core.ports import Reranker, as_plugin
-from retrieval_core.ports.checks import check_components
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.observe.observer import SeveralObservers
 from retrieval_core.run.outcomes import Failed
@@ -171,13 +170,13 @@ def reranker_chain(reranker: Reranker | Sequence[Reranker] | None) -> tuple[Rera
     if reranker is None:
         return ()
     chain = tuple(reranker) if isinstance(reranker, Sequence) and not isinstance(reranker, str) else (reranker,)
-    check_components(reranker=chain)
-    for link in cast("tuple[Any, ...]", chain):
+    links = tuple([as_plugin(link, Reranker) for link in chain])
+    for link in links:
         if not isinstance(link.id, str):
             msg = f"the id of a reranker must be text, got {link.id!r:.80} from a {type(link).__name__}"
             raise InvalidParameterError(msg)
         checked_count(link.batch_size, f"the batch_size of the reranker {link.id}")
-    return tuple([as_plugin(link, Reranker) for link in chain])
+    return links
 
 
 def by_name(given: Mapping[str, Any] | None, kind: str, method: str) -> dict[str, Any]:

@@ -15,20 +15,18 @@ from retrieval_core.pipeline.several import SearchedIndex
 from retrieval_core.pipeline.stage_list import Components, list_stages
 from retrieval_core.pipeline.stages.embed import recover
 from retrieval_core.pipeline.stages.search import Sources
-from retrieval_core.ports import as_store
-from retrieval_core.ports.checks import check_components
+from retrieval_core.ports import Embedder, Evaluator, TokenCounter, as_store
+from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.twins import sync_twin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
     from retrieval_core.pipeline.stages.state import Stage
     from retrieval_core.ports import (
-        Embedder,
-        Evaluator,
         Pruner,
         QueryTransformer,
         RelevanceFilter,
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
         Retriever,
         Rewriter,
         Store,
-        TokenCounter,
     )
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Observer
@@ -96,7 +93,7 @@ class RetrievalPipeline(QueryEngine):
         evaluator: Evaluator | None = None,
         answer_writer: AnswerWriter | Lazy[AnswerWriter] | None = None,
         cache: ResultCache | None = None,
-        token_counter: TokenCounter | None = None,
+        token_counter: Callable[[str], int] | None = None,
         observer: Observer | None = None,
         config: RetrievalConfig | None = None,
         clock: Clock | None = None,
@@ -110,7 +107,8 @@ class RetrievalPipeline(QueryEngine):
             )
             raise InvalidParameterError(msg)
         store = as_store(store)
-        check_components(embedder=embedder, reranker=reranker, token_counter=token_counter, observer=observer)
+        embedder, evaluator = as_optional(embedder, Embedder), as_optional(evaluator, Evaluator)
+        counter = as_optional(token_counter, TokenCounter, "token_counter")
         super().__init__(config, observer, clock, threads="retrieval-plugins")
         now, config = self._clock.now, self.config
         questions = None if embedder is None else questions_with(embedder, config, now)
@@ -127,7 +125,7 @@ class RetrievalPipeline(QueryEngine):
         self._store = store
         self._embedder = embedder
         self._components = components
-        counts = self._make_token_counter if token_counter is None else lambda: token_counter
+        counts = self._make_token_counter if counter is None else lambda: counter
         self._token_counter: Lazy[TokenCounter] = Lazy(counts)  # several loops may ask for it at once
         sources = Sources(store, questions, by_name(retrievers, "retriever", "search"))
         self._retrieval = self._engine = self._engine_of(sources, components, cache)

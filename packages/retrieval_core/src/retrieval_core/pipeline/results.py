@@ -54,7 +54,7 @@ class Evaluate(Stage):
     deadline_share = 0
 
     def __init__(self, evaluator: Evaluator, settings: RetrievalConfig) -> None:
-        self.evaluator = evaluator
+        self.evaluator = as_plugin(evaluator, Evaluator)
         self._fingerprint = partial(identify, (settings.evaluation,), evaluator)
 
     def fingerprint(self) -> str | None:
@@ -206,7 +206,7 @@ async def evaluate(
     run: Run, evaluator: Evaluator, query: str, chunks: Sequence[Chunk], response: str
 ) -> Ok[EvaluationScores] | Failed:
     """Return the scores of chunks and a response."""
-    return await run.call("evaluate", as_plugin(evaluator, Evaluator).evaluate, query, tuple(chunks), response)
+    return await run.call("evaluate", evaluator.evaluate, query, tuple(chunks), response)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from typing import Any
 
-if TYPE_CHECKING:
-    from retrieval_core.types import RetrievalResult
+from retrieval_core.ports.plugin import Plugin, call_plugin, calls_plugin
+from retrieval_core.types import RetrievalResult
 
 
-class ResultCache(Protocol):
-    """Keeps results for a while, by a key that holds everything they depend on.
+class ResultCache(Plugin):
+    """Keeps results for a while, by a key that contains everything they depend on.
 
-    It returns results as they were put in; the pipeline marks them as cached. A cache in the memory of this process,
-    which can neither hang nor fail, may have an attribute ``in_process = True``; it is then asked without time limit
-    and retries, whose cost would exceed its own. One that has to load something first may have an attribute
-    ``is_loaded`` and a coroutine method ``load()``; it is then asked only once it is loaded.
+    It returns results as they were put in; the pipeline marks them as cached.
+
+    Attributes:
+        in_process: Whether it keeps results in the memory of this process, and so can neither hang nor fail. Its
+            methods, which are coroutine methods, are then called without a timeout and retries, which would take longer
+            than the cache itself.
     """
 
+    in_process: Any = False  # bool
+    port_role = "the cache"
+    port_calls = ("get", "set", "clear")
+
+    @calls_plugin
     async def get(self, key: str) -> RetrievalResult | None:
         """Return the result of a key, or ``None`` if it is absent or expired.
 
         Raises:
-            ServiceError: The cache cannot be reached.
+            ServiceError: The cache cannot be reached, or gave something that is no result.
         """
-        ...
+        kept: object = await (self._get(key) if self.in_process else call_plugin(self._get, key))
+        if kept is None or isinstance(kept, RetrievalResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return kept
+        raise self._refuse(f"{kept!r:.80} is no RetrievalResult")
 
+    @calls_plugin
     async def set(self, key: str, result: RetrievalResult) -> None:
         """Store a result, replacing the key's former one.
 
         Raises:
             ServiceError: The cache cannot be reached.
         """
-        ...
+        await (self._set(key, result) if self.in_process else call_plugin(self._set, key, result))
 
+    @calls_plugin
     async def clear(self) -> None:
         """Remove all results.
 
         Raises:
             ServiceError: The cache cannot be reached.
         """
-        ...
+        await call_plugin(self._clear)
 
     async def aclose(self) -> None:
         """Close connections. Closing twice is fine."""
-        ...
+
+    @abstractmethod
+    async def _get(self, key: str) -> RetrievalResult | None: ...
+
+    @abstractmethod
+    async def _set(self, key: str, result: RetrievalResult) -> None: ...
+
+    @abstractmethod
+    async def _clear(self) -> None: ...

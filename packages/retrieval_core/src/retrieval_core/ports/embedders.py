@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError
 from retrieval_core.ports.plugin import Plugin, call_plugin, calls_plugin, default
@@ -39,6 +39,7 @@ class Embedder(Plugin):
     port_attributes = ("id", "dimension")
     port_calls = ("embed_query", "embed_texts", "embed_queries")
     port_optional = ("embed_queries", "reopen", "preload", "count_tokens")
+    port_advice = "LangChain embeddings: retrieval_core.compat.models.adapt_embedder(embeddings)"
 
     @calls_plugin
     async def embed_query(self, text: str) -> Vector:
@@ -150,9 +151,24 @@ def checked_vector(vector: object, dimension: int, query: str | None = None) -> 
     return array
 
 
-class TokenCounter(Protocol):
+class TokenCounter(Plugin):
     """Counts the tokens of a text as some model would. Any function will do."""
 
+    port_role = "the token counter"
+    port_calls = ("__call__",)
+    port_advice = "give a function that returns the number of tokens of a text"
+
     def __call__(self, text: str, /) -> int:
-        """Return the number of tokens, 0 for empty text."""
-        ...
+        """Return the number of tokens, 0 for empty text.
+
+        Raises:
+            InvalidParameterError: The counter returned something else than a number of tokens.
+        """
+        tokens: object = self._call(text)
+        if type(tokens) is not int or tokens < 0:
+            msg = f"a token counter must return a whole number of at least 0, and this one returned {tokens!r:.80}"
+            raise InvalidParameterError(msg)
+        return tokens
+
+    @abstractmethod
+    def _call(self, text: str, /) -> int: ...

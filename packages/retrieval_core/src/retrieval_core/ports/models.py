@@ -6,19 +6,26 @@ itself never retries.
 
 from __future__ import annotations
 
+import inspect
+import logging
 from abc import abstractmethod
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, cast
 
+from retrieval_core.errors import UnusableAnswerError, as_exception
 from retrieval_core.ports.plugin import BatchPlugin, Plugin, are, call_plugin, calls_plugin, default, is_text
 from retrieval_core.types import EvaluationScores, Evidence, Judgement
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from retrieval_core.errors import MalformedAnswerError
     from retrieval_core.types import JSON, Chunk, Usage
+
+
+logger = logging.getLogger("retrieval_core")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +61,56 @@ class Completion:
     usage: Usage | None = None
 
 
-class LLM(Protocol):
+class LLM(Plugin):
     """A language model."""
 
-    @property
-    def id(self) -> str:
-        """Names provider, model and settings: two models with the same id answer alike."""
-        ...
+    port_role = "the language model"
+    port_attributes = ("id",)
+    port_calls = ("complete", "stream")
+    port_advice = "LangChain chat model: retrieval_core.compat.models.adapt_llm(chat_model)"
 
+    @calls_plugin
     async def complete(self, request: CompletionRequest) -> Completion:
         """Answer a request.
 
         Raises:
             ServiceError: The provider failed, or answered with something that is no answer.
         """
-        ...
+        answer = self._expect(await call_plugin(self._complete, request), Completion)
+        if not isinstance(answer.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._refuse(f"it gave {answer.text!r:.80}, which is no text")
+        return answer
 
-    def stream(self, request: CompletionRequest) -> AsyncIterator[str]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
         """Answer a request piece by piece; closing the iterator ends the provider's work.
 
         Raises:
             ServiceError: The provider failed, before the first piece or between two.
         """
-        ...
+        pieces: object = self._stream(request)
+        try:
+            async for piece in cast("AsyncIterable[object]", self._expect(pieces, AsyncIterable)):
+                yield self._expect(piece, str)
+        finally:
+            await _close(pieces)
+
+    @abstractmethod
+    async def _complete(self, request: CompletionRequest) -> Completion: ...
+
+    async def _stream(self, request: CompletionRequest) -> AsyncIterator[str]:
+        """Yield the pieces of an answer. By default, the whole answer is one piece."""
+        yield (await self.complete(request)).text
+
+
+async def _close(pieces: object) -> None:
+    """End a stream, if it can be ended; if that fails, the answer is complete all the same."""
+    if (close := getattr(pieces, "aclose", None)) is None:
+        return
+    try:
+        if inspect.isawaitable(closing := close()):
+            await closing
+    except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
+        logger.warning("the stream of an answer could not be closed: %s", as_exception(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +180,8 @@ class Reranker(BatchPlugin):
                 return RerankScores(tuple(min(1.0, len(passage) / 1000) for passage in passages))
     """
 
+    port_role = "the reranker"
+    port_attributes = ("id", "batch_size")
     port_calls = ("score", "repair")
     port_optional = ("repair",)
 
@@ -176,10 +212,8 @@ class Reranker(BatchPlugin):
     async def _repair(self, query: str, passages: Sequence[str], wrong: MalformedAnswerError) -> RerankScores:  # noqa: ARG002
         raise wrong
 
-    @property
-    def port_role(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - there may be several
-        """The name in errors: its id."""
-        return self.id
+    def _refuse(self, problem: str) -> UnusableAnswerError:  # there may be several
+        return UnusableAnswerError(f"the answer of {self.id} cannot be used: {problem}")
 
     def _checked_scores(self, answer: object, count: int) -> RerankScores:
         answer = self._expect(answer, RerankScores)

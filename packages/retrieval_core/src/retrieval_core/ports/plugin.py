@@ -22,7 +22,6 @@ P = TypeVar("P", bound="Plugin")
 
 PLUGIN_CALLER: ContextVar[Callable[..., Awaitable[Any]] | None] = ContextVar("plugin_caller", default=None)
 """Calls what an author wrote, for whoever bounds the call of the port in time; ``None`` if nobody does."""
-_MISSING = object()
 
 
 class Plugin(ABC):
@@ -36,17 +35,20 @@ class Plugin(ABC):
 
     Attributes:
         id: Names model and settings: two plug-ins with the same id give the same answers. An attribute or a property.
+            Results of a plug-in without one are not cached.
         port_role: Its name in errors.
-        port_attributes: Names of the attributes that each plug-in of the port has.
+        port_attributes: Names of the attributes that each plug-in of the port must have.
         port_calls: The public methods that check, each of which calls the method of its name with an underscore.
         port_optional: Names of the optional methods, which ``capabilities`` lists if a plug-in has them.
+        port_advice: Ends the message about an object that lacks something.
     """
 
     id: Any  # str; with that type no property could override it
     port_role: ClassVar[str] = "the plug-in"
-    port_attributes: ClassVar[tuple[str, ...]] = ("id",)
+    port_attributes: ClassVar[tuple[str, ...]] = ()
     port_calls: ClassVar[tuple[str, ...]] = ()
     port_optional: ClassVar[tuple[str, ...]] = ()
+    port_advice: ClassVar[str] = "see retrieval_core.ports"
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -70,7 +72,12 @@ class Plugin(ABC):
 
 def _is_default(owner: object, name: str, port: Plugin | type[Plugin]) -> bool:
     """Return whether a plug-in, or its class, has nothing but the port's own version of an optional method."""
-    return hasattr(getattr(owner, f"_{name}" if name in port.port_calls else name), "is_default")
+    return hasattr(getattr(owner, _written(name) if name in port.port_calls else name), "is_default")
+
+
+def _written(name: str) -> str:
+    """Return the name of the method that an author writes for a public one."""
+    return f"_{name.strip('_')}"
 
 
 def default(method: F) -> F:
@@ -87,7 +94,7 @@ class BatchPlugin(Plugin):
     """
 
     batch_size: Any  # int
-    port_attributes = ("id", "batch_size")
+    port_attributes = ("batch_size",)
 
 
 def calls_plugin(method: F) -> F:
@@ -107,32 +114,58 @@ async def call_plugin(function: Callable[..., Awaitable[T] | T], /, *args: objec
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def as_plugin(given: object, port: type[P]) -> P:
+def as_plugin(given: object, port: type[P], name: str | None = None) -> P:
     """Return an object as an instance of a port.
 
     An instance of a subclass is returned as it is. Any other object with the port's public methods is wrapped; so is an
     instance of a subclass that overrides one of them. The wrapper has all attributes of the object, which is in its
     attribute ``wrapped``.
 
+    Args:
+        name: The argument's name, for the error. Default: the port's.
+
     Raises:
-        InvalidParameterError: An instance of a subclass lacks an attribute of the port, such as ``id``.
+        InvalidParameterError: It lacks a method or an attribute of the port, such as ``id``; or it is a class.
 
     Example::
 
         reranker = as_plugin(MyReranker(), Reranker)
     """
-    if isinstance(given, port) and all(getattr(type(given), name) is getattr(port, name) for name in port.port_calls):
-        for name in port.port_attributes:
-            if inspect.getattr_static(given, name, _MISSING) is _MISSING:  # a property might load a model
-                msg = f"{port.port_role} {type(given).__name__} has no {name}: set it in the class or its constructor"
-                raise InvalidParameterError(msg)
+    needed = (*port.port_attributes, *(call for call in port.port_calls if call not in port.port_optional))
+    check_members(given, needed, name or port.port_role.removeprefix("the "), port.port_advice)
+    if isinstance(given, port) and all(getattr(type(given), call) is getattr(port, call) for call in port.port_calls):
         return given
     return cast("P", _wrapper_of(type(given), dir(given), port)(given))
 
 
-def as_optional(given: object, port: type[P]) -> P | None:
+def as_optional(given: object, port: type[P], name: str | None = None) -> P | None:
     """Return an object as :func:`as_plugin` does; ``None`` if there is none."""
-    return None if given is None else as_plugin(given, port)
+    return None if given is None else as_plugin(given, port, name)
+
+
+def check_members(given: object, needed: Sequence[str], name: str, advice: str) -> None:
+    """Refuse an object that lacks an attribute or a method. Its value is not shown, since it may be a secret.
+
+    Args:
+        needed: The attributes. Properties are not evaluated, as they may load a model.
+        name: The argument's name.
+        advice: Ends the message.
+
+    Raises:
+        InvalidParameterError: It lacks one, or it is a class.
+    """
+    kind: type = given if isinstance(given, type) else type(given)
+    missing = [one for one in needed if inspect.getattr_static(given, one, None) is None and not hasattr(given, one)]
+    if kind is not given and not missing:
+        return
+    *first, last = needed
+    msg = f"{name} must be an object with {', '.join(first)}{' and ' if first else ''}{last}; "
+    path = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if kind is given:
+        msg += f"got the class {path}. Give an instance of it; {advice}"
+    else:
+        msg += f"the given {path} has no {', '.join(missing)}. To fix it: {advice}"
+    raise InvalidParameterError(msg)
 
 
 def given_as(plugin: object) -> Any:
@@ -160,7 +193,7 @@ def _wrapper_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callabl
         inherited = {name for name in port.port_optional if getattr(kind, name) is getattr(port, name)}
         names = [name for name in names if name not in inherited or not _is_default(kind, name, port)]
     own: dict[str, Any] = {
-        f"_{name}": property(attrgetter(f"wrapped.{name}"))
+        _written(name): property(attrgetter(f"wrapped.{name}"))
         for name in port.port_calls
         if name in names or name not in port.port_optional
     }

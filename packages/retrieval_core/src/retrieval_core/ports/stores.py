@@ -30,7 +30,7 @@ from retrieval_core.errors import (
     checked_count,
 )
 from retrieval_core.ports.index_values import Candidate, Fetched, TermCounts
-from retrieval_core.ports.plugin import Wrapper
+from retrieval_core.ports.plugin import Wrapper, check_members
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import OPERATORS, operators_of
 
@@ -558,9 +558,14 @@ def as_store(given: object) -> Store:
 
     An instance of :class:`Store` is returned as it is. Any other object with the public methods of a store is wrapped.
     The wrapper has all attributes of the object, which is its attribute ``wrapped``.
+
+    Raises:
+        InvalidParameterError: It has no ``describe()``, ``search()`` or ``fetch()``, or is a class.
     """
     if isinstance(given, Store):
         return given
+    advice = "see retrieval_core.ports.Store; a built-in store is chosen by store.kind in the configuration"
+    check_members(given, ("describe", "search", "fetch"), "store", advice)
     kind = type(given)
     has = {*dir(given)}
     has |= {name for name in {*dir(Store)} - has if hasattr(given, name)}  # what it passes on from another object

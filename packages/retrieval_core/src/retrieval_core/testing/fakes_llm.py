@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - type aliases are public
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from retrieval_core.ports import Completion
+from retrieval_core.ports import LLM, Completion
 from retrieval_core.testing.fakes_base import Fake
 from retrieval_core.types import Usage
 
@@ -24,7 +24,7 @@ Scripted: TypeAlias = "Answer | Exception | Callable[[CompletionRequest], Answer
 _PIECE = re.compile(r"\s*\S+\s*|\s+")
 
 
-class FakeLLM(Fake):
+class FakeLLM(Fake, LLM):
     """An :class:`~retrieval_core.ports.LLM` without a model: it answers from a script or a function.
 
     Its tokens are words divided by white space, its pieces of a stream are words too. It does not look at the schema
@@ -47,7 +47,7 @@ class FakeLLM(Fake):
         self.failure_after = 0
         self.abandoned = 0
 
-    async def complete(self, request: CompletionRequest) -> Completion:
+    async def _complete(self, request: CompletionRequest) -> Completion:
         """Answer a request from the script.
 
         Raises:
@@ -57,7 +57,7 @@ class FakeLLM(Fake):
         await self._obey()
         return self._next(request)
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
+    async def _stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
         """Yield the words of an answer, each with the white space around it.
 
         Raises:

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
-from retrieval_core.ports import CompletionRequest, Message
+from retrieval_core.ports import LLM, CompletionRequest, Message, as_plugin
 from retrieval_core.types.escapes import INVISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from retrieval_core.ports import LLM
     from retrieval_core.types import JSON, Usage
 
 A = TypeVar("A", bound=BaseModel)
@@ -82,7 +81,7 @@ class Asking(Generic[A]):
     """
 
     def __init__(self, llm: LLM, task: Task[A], prompt: str | None, *settings: object) -> None:
-        self._llm = llm
+        self._llm = as_plugin(llm, LLM, "llm")
         self._task = task
         self._prompt = chosen_prompt(prompt, task.prompt)
         self._settings = settings

@@ -21,7 +21,6 @@ from llama_index.core.prompts.mixin import PromptMixin
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 
 from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
-from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import chunk_from_node
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
@@ -30,7 +29,7 @@ from retrieval_core.errors import InvalidParameterError, SearchError
 from retrieval_core.pipeline.lifecycle import PATIENCE, guard_of
 from retrieval_core.pipeline.options import check_names
 from retrieval_core.pipeline.stages.expand import as_hits
-from retrieval_core.ports import LLM
+from retrieval_core.ports import LLM, as_plugin
 from retrieval_core.run.outcomes import Failed, raise_faults
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.sync import SyncBridge
@@ -273,8 +272,8 @@ def checked_llm(llm: LlamaLLM | LLM) -> dict[bool, LLM]:
     """
     if isinstance(llm, LlamaLLM):
         return {False: LlamaIndexLLM(llm), True: LlamaIndexLLM(llm, in_threads=True)}
-    check_abilities(llm, "llm", ("complete", "id"), "give a language model of LlamaIndex or of retrieval-core")
-    return {False: llm, True: llm}
+    model = as_plugin(llm, LLM, "llm")
+    return {False: model, True: model}
 
 
 def hits_of(nodes: Sequence[NodeWithScore]) -> tuple[Hit, ...]:

@@ -13,12 +13,12 @@ from llama_index.core.settings import Settings
 
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request, with_text
 from retrieval_core.config import ContextConfig
-from retrieval_core.errors import InvalidParameterError, checked_count
+from retrieval_core.errors import checked_count
 from retrieval_core.pipeline.context import NOTHING
 from retrieval_core.pipeline.stages.assemble import CUT
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import Item, as_hits
-from retrieval_core.ports import TokenCounter
+from retrieval_core.ports import TokenCounter, as_plugin
 from retrieval_core.types import Chunk
 
 logger = logging.getLogger(__name__)
@@ -103,11 +103,8 @@ def checked_counter(token_counter: Callable[[str], int] | None) -> TokenCounter:
         InvalidParameterError: It cannot be called.
     """
     if token_counter is None:
-        return lambda text, /: len(Settings.tokenizer(text))
-    if not callable(token_counter):
-        msg = f"token_counter must be a function that counts the tokens of a text, got {type(token_counter).__name__}"
-        raise InvalidParameterError(msg)
-    return token_counter
+        token_counter = lambda text, /: len(Settings.tokenizer(text))  # noqa: E731
+    return as_plugin(token_counter, TokenCounter, "token_counter")
 
 
 def _cut(item: NodeWithScore, kept: Item) -> NodeWithScore | None:

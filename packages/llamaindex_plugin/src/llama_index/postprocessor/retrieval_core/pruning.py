@@ -15,7 +15,6 @@ from llama_index.postprocessor.retrieval_core._base import (
     hits_of,
     with_text,
 )
-from llama_index.retrievers.retrieval_core.checks import check_abilities
 from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.pipeline.stages.format import prune, shown_text
@@ -52,7 +51,6 @@ class SentencePruningPostprocessor(ModelPostprocessor):
         if pruner is None:
             own = LocalCrossEncoder()
             pruner = CrossEncoderPruner(own)
-        check_abilities(pruner, "pruner", ("keep", "batch_size", "id"), "give a pruner of retrieval-core")
         super().__init__(**options)
         self._pruner = as_plugin(pruner, Pruner)
         self._own = own

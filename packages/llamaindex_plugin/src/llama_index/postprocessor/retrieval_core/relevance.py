@@ -17,7 +17,6 @@ from llama_index.postprocessor.retrieval_core._base import (
     checked_prompt,
     hits_of,
 )
-from llama_index.retrievers.retrieval_core.checks import check_abilities
 from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoderRelevanceFilter
 from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT, LLMRelevanceFilter
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
@@ -64,14 +63,12 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
         instructions, llm = None, dict[bool, "LLM"]()
         if isinstance(chosen, LlamaLLM) or hasattr(chosen, "complete"):
             instructions, llm = checked_prompt(DEFAULT_PROMPT if prompt is None else prompt), checked_llm(chosen)
-        else:
-            advice = "give a language model or a relevance filter"
-            check_abilities(chosen, "judge", ("judge", "batch_size", "id"), advice)
-            if prompt is not None:
-                msg = "prompt is for a language model, and judge is none; leave it out"
-                raise InvalidParameterError(msg)
+        elif prompt is not None:
+            msg = "prompt is for a language model, and judge is none; leave it out"
+            raise InvalidParameterError(msg)
+        model = None if llm else as_plugin(chosen, RelevanceFilter, "judge")
         super().__init__(prompt_name="relevance_prompt", prompt=instructions, **options)
-        self._judge = None if llm else as_plugin(chosen, RelevanceFilter)
+        self._judge = model
         self._llm = llm
         self._own = own
 

@@ -16,7 +16,6 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 
 from llama_index.retrievers.retrieval_core.checks import (
-    check_abilities,
     check_index_file,
     check_node_settings,
     check_pipeline,
@@ -36,7 +35,6 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.options import QueryOptions
 from retrieval_core.ports import Embedder, Variant
-from retrieval_core.ports.checks import ABILITIES
 from retrieval_core.types import RetrievalResult, SearchMode
 from retrieval_core.types.filters import Filter, all_of
 
@@ -190,8 +188,6 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
             IndexFormatError: The file is not SQLite's.
             FilterError: As of the constructor.
         """
-        if embedder is not None:
-            check_abilities(embedder, "embedder", ABILITIES["embedder"], "give an embedder of retrieval-core")
         settings = _settings(path, config, overrides)
         if settings.store.kind == "sqlite":  # other stores need no file
             check_index_file(Path(path or settings.index))

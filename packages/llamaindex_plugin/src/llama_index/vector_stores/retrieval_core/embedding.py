@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
 
-from llama_index.retrievers.retrieval_core.checks import check_abilities
-from retrieval_core.ports.checks import ABILITIES
+from retrieval_core.ports import Embedder, as_plugin
 from retrieval_core.run.sync import SyncBridge
-
-if TYPE_CHECKING:
-    from retrieval_core.ports import Embedder
 
 
 class RetrievalCoreEmbedding(BaseEmbedding):
@@ -34,7 +30,7 @@ class RetrievalCoreEmbedding(BaseEmbedding):
     def __init__(
         self, embedder: Embedder, *, embed_batch_size: int = 32, callback_manager: CallbackManager | None = None
     ) -> None:
-        check_abilities(embedder, "embedder", ABILITIES["embedder"], "give an embedder of retrieval-core")
+        embedder = as_plugin(embedder, Embedder)
         super().__init__(
             model_name=embedder.id,
             embed_batch_size=embed_batch_size,

@@ -9,6 +9,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.ports import ResultCache
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.types import FrozenDict
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import RetrievalResult
 
 
-class MemoryCache:
+class MemoryCache(ResultCache):
     """Keeps results in memory; a thread-safe :class:`~retrieval_core.ports.ResultCache` with LRU eviction.
 
     Results are not copied when they are returned: mutable values inside are frozen when they are put in.
@@ -47,11 +48,11 @@ class MemoryCache:
         """Make it as configured."""
         return cls(parts.section.max_size, parts.section.ttl_seconds)
 
-    async def get(self, key: str) -> RetrievalResult | None:
+    async def _get(self, key: str) -> RetrievalResult | None:
         """Return the result of a key, ``None`` where it is absent or expired."""
         return self._results.get(key)
 
-    async def set(self, key: str, result: RetrievalResult) -> None:
+    async def _set(self, key: str, result: RetrievalResult) -> None:
         """Store a result, replacing the key's former one.
 
         Raises:
@@ -59,12 +60,9 @@ class MemoryCache:
         """
         self._results.set(key, result if _is_frozen(result) else _sealed(result))
 
-    async def clear(self) -> None:
+    async def _clear(self) -> None:
         """Remove all results; the statistics go on."""
         self._results.clear()
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
     def entry(self, key: str) -> CacheEntry[RetrievalResult] | None:
         """Return a result with its time and number of hits, without counting a lookup."""

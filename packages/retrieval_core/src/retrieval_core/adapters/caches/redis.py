@@ -25,6 +25,7 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
     checked_count,
 )
+from retrieval_core.ports import ResultCache
 
 if TYPE_CHECKING:
     from typing import Self
@@ -63,17 +64,17 @@ class RedisSettings(AdapterSettings):
     """``redis://host:port/db``, with user and password if the server needs them."""
 
 
-class RedisCache:
+class RedisCache(ResultCache):
     """Keeps results in a Redis or Valkey server; a :class:`~retrieval_core.ports.ResultCache`.
 
-    The server expires results. Each call is one round trip; only the first :meth:`set` of a process, and the first
-    after a :meth:`clear` by another one, may take two. Values that do not decode, or come from another version of the
+    The server expires results. Each call is one round trip; only the first ``set()`` of a process, and the first
+    after a ``clear()`` by another one, may take two. Values that do not decode, or come from another version of the
     library, count as absent. Connections belong to an event loop: close the cache on each one that used it. There is no
     time limit but the caller's; ``socket_timeout`` in the URL sets one, in seconds.
 
     The first call loads the client in a thread, about half a second once in a process; :meth:`load` does so beforehand.
 
-    :meth:`clear` writes a new random token to one key: a value counts only while it begins with the current token. So
+    ``clear()`` writes a new random token to one key: a value counts only while it begins with the current token. So
     clearing takes the same time for any number of results, scans no keys, and works at once for all processes. The
     token is not part of the keys, so that both can be read in one round trip; it is no counter, because a server that
     lost the counter would bring cleared results back.
@@ -141,7 +142,7 @@ class RedisCache:
         """Load the client for the running event loop; nothing is sent. It raises as the first call does otherwise."""
         await self._client()
 
-    async def get(self, key: str) -> RetrievalResult | None:
+    async def _get(self, key: str) -> RetrievalResult | None:
         """Return the result of a key, ``None`` where it is absent or expired.
 
         Raises:
@@ -169,12 +170,12 @@ class RedisCache:
         data = value[_TOKEN_BYTES:]
         return decode(data) if is_quickly_decoded(data) else await asyncio.to_thread(decode, data)
 
-    async def set(self, key: str, result: RetrievalResult) -> None:
+    async def _set(self, key: str, result: RetrievalResult) -> None:
         """Store a result, replacing the key's former one. One that is too large is not kept.
 
         Raises:
             InvalidParameterError: The result holds a value of a type that :mod:`retrieval_core.types` does not name.
-            RetrievalError: As :meth:`get`.
+            RetrievalError: As ``get()``.
         """
         is_quick = len(result.formatted_context) <= _QUICK_CHARACTERS
         data = encode(result) if is_quick else await asyncio.to_thread(encode, result)
@@ -192,11 +193,11 @@ class RedisCache:
         while len(self._missed) > _MOST_MISSED:
             del self._missed[next(iter(self._missed))]
 
-    async def clear(self) -> None:
+    async def _clear(self) -> None:
         """Remove all results of the namespace, for all processes that share it.
 
         Raises:
-            RetrievalError: As :meth:`get`.
+            RetrievalError: As ``get()``.
         """
         token = token_bytes(_TOKEN_BYTES)
         pipeline = await self._pipeline()

@@ -10,13 +10,13 @@ import numpy as np
 
 from retrieval_core.adapters.evaluators.precision import expected_average_precision
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.ports import Evaluator
+from retrieval_core.ports import Embedder, Evaluator
+from retrieval_core.ports.plugin import as_optional
 from retrieval_core.types import EvaluationScores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import Embedder
     from retrieval_core.types import Chunk, Vector
 
 MOST_PASSAGES = 20
@@ -83,7 +83,7 @@ class LocalEvaluator(Evaluator):
     def __init__(self, embedder: Embedder | None, *, calibration: Calibration | None = None) -> None:
         if calibration is None and embedder is not None and embedder.id.lower().startswith("bge-small-en-v1.5"):
             calibration = BGE_SMALL_EN
-        self._embedder = embedder
+        self._embedder = as_optional(embedder, Embedder)
         self._calibration = calibration
 
     @property

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from retrieval_core.adapters.evaluators.precision import average_precision
 from retrieval_core.errors import ConfigurationError, MissingExtraError, checked_count
 from retrieval_core.installation import install_command
-from retrieval_core.ports import CompletionRequest, Evaluator, Message
+from retrieval_core.ports import LLM, CompletionRequest, Embedder, Evaluator, Message, as_plugin
 from retrieval_core.run.caching import Lazy
 from retrieval_core.text.prompting import object_schema, parse_answer, shorten
 from retrieval_core.types import EvaluationScores
@@ -24,7 +24,6 @@ from retrieval_core.types import EvaluationScores
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ports import LLM, Embedder
     from retrieval_core.types import Chunk
 
 A = TypeVar("A", bound=BaseModel)
@@ -70,8 +69,8 @@ class RagasEvaluator(Evaluator):
             self._version = metadata.version("ragas")
         except metadata.PackageNotFoundError as error:
             raise MissingExtraError("ragas", "RagasEvaluator") from error
-        self._llm = llm
-        self._embedder = embedder
+        self._llm = as_plugin(llm, LLM, "llm")
+        self._embedder = as_plugin(embedder, Embedder)
         self._ragas = Lazy(_load)
 
     @property

@@ -13,7 +13,7 @@ from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
 from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, ServiceError
-from retrieval_core.ports import Completion
+from retrieval_core.ports import LLM, Completion
 from retrieval_core.types import Usage
 from retrieval_core.types.escapes import valid_unicode
 
@@ -45,7 +45,7 @@ class OpenAILLMSettings(AdapterSettings):
     """API key. Default: the environment variable ``OPENAI_API_KEY``."""
 
 
-class OpenAILLM(LoadsPackage):
+class OpenAILLM(LoadsPackage, LLM):
     """Chat completions over HTTP; an :class:`~retrieval_core.ports.LLM`.
 
     A malformed answer, such as text that is not JSON where there is a schema, is a
@@ -93,7 +93,7 @@ class OpenAILLM(LoadsPackage):
         self._model = model
         self._reasons = _REASONING.match(model) is not None
 
-    async def complete(self, request: CompletionRequest) -> Completion:
+    async def _complete(self, request: CompletionRequest) -> Completion:
         """Answer a request.
 
         With a schema the text is a JSON object with exactly the properties of the schema; their values are checked only
@@ -108,11 +108,11 @@ class OpenAILLM(LoadsPackage):
             answer: ChatCompletion = await client.chat.completions.create(**self._arguments(request), stream=False)
         return self._completion(answer, request)
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
+    async def _stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
         """Answer a request piece by piece; closing the iterator closes the connection.
 
         Raises:
-            ServiceError: As for :meth:`complete`, before the first piece or after any. JSON is not checked.
+            ServiceError: As for ``complete()``, before the first piece or after any. JSON is not checked.
         """
         client = await self._connection.client()
         ended = None

@@ -46,7 +46,7 @@ class CrossEncoderPruner(ByScores, Pruner):
         scores: list[float] = []
         usage: Usage | None = None
         for start in range(0, len(sentences), size):
-            scored = await self._scored(query, sentences[start : start + size], "sentences")
+            scored = await self._reranker.score(query, sentences[start : start + size])
             scores += scored.scores
             if scored.usage is not None:
                 usage = (usage or Usage()) + scored.usage

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.pruners.align import rows_of
-from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError
-from retrieval_core.ports import Kept, Pruner
+from retrieval_core.errors import ConfigurationError, InvalidParameterError
+from retrieval_core.ports import Embedder, Kept, Pruner, as_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.ports import Embedder
 
 DEFAULT_THRESHOLD = 0.55
 """For bge-small-en-v1.5, the default embedder: the cosines of other models lie elsewhere.
@@ -42,7 +41,7 @@ class EmbedderPruner(Pruner):
         if not -1 <= threshold <= 1:
             msg = f"threshold must be in [-1, 1], got {threshold}"
             raise InvalidParameterError(msg)
-        self._embedder = embedder
+        self._embedder = as_plugin(embedder, Embedder)
         self._threshold = threshold
 
     @classmethod
@@ -83,12 +82,6 @@ class EmbedderPruner(Pruner):
             return Kept(tuple(() for _ in passages))
         question = await self._embedder.embed_query(query)
         vectors = await self._embedder.embed_texts(sentences)
-        if vectors.shape != (len(sentences), *question.shape):
-            msg = (
-                f"{self._embedder.id} gave vectors of the shape {vectors.shape} for {len(sentences)} sentences, and "
-                f"one of the shape {question.shape} for the question"
-            )
-            raise MalformedAnswerError(msg, self._embedder.id)
         cosines: list[float] = (vectors @ question).tolist()
         return Kept(
             rows_of([cosine >= self._threshold for cosine in cosines], passages), scores=rows_of(cosines, passages)

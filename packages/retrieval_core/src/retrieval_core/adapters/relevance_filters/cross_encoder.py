@@ -55,7 +55,7 @@ class CrossEncoderRelevanceFilter(ByScores, RelevanceFilter):
 
     async def _judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
         """Judge passages by themselves, each against the question."""
-        scored = await self._scored(query, [chunk.indexed_text for chunk in chunks], "passages")
+        scored = await self._reranker.score(query, [chunk.indexed_text for chunk in chunks])
         return Judgements(tuple(self._judgement(score) for score in scored.scores), scored.usage)
 
     def _judgement(self, score: float) -> Judgement:

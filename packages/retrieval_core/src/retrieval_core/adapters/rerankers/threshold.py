@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from retrieval_core.ports import Reranker, RerankScores
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.ports import Reranker, as_plugin
 
 
 class ByScores:
@@ -32,7 +28,7 @@ class ByScores:
         if not 0 <= self._threshold <= 1:
             msg = f"threshold must be in [0, 1], got {self._threshold}"
             raise InvalidParameterError(msg)
-        self._reranker = reranker
+        self._reranker = as_plugin(reranker, Reranker)
 
     @property
     def id(self) -> str:
@@ -48,14 +44,3 @@ class ByScores:
         """Close the reranker, where it can be closed. Closing twice is fine."""
         if (close := getattr(self._reranker, "aclose", None)) is not None:
             await close()
-
-    async def _scored(self, query: str, texts: Sequence[str], named: str) -> RerankScores:
-        """Score texts in one call; ``named`` is the plural for them, in errors."""
-        scored = await self._reranker.score(query, texts)
-        if len(scored.scores) != len(texts) or not all(0 <= score <= 1 for score in scored.scores):
-            msg = (
-                f"{self._reranker.id} gave the scores {list(scored.scores)} for {len(texts)} {named}; one in [0, 1] "
-                "is needed for each"
-            )
-            raise MalformedAnswerError(msg, self._reranker.id)
-        return scored

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from retrieval_core.config import AnswerConfig
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, SearchError
+from retrieval_core.errors import MalformedAnswerError, SearchError
 from retrieval_core.pipeline.answer import AnswerOutcome
 from retrieval_core.pipeline.answer.attribution import AttributionIndex, confidence_in, plain, with_support
 from retrieval_core.pipeline.answer.extract import extract
@@ -20,7 +20,7 @@ from retrieval_core.pipeline.answer.writing import (
     write,
 )
 from retrieval_core.pipeline.lifecycle import close_with
-from retrieval_core.ports import Reranker, Verifier
+from retrieval_core.ports import LLM, Reranker, Verifier
 from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.outcomes import Failed, Ok, in_batches, is_callers_fault
 from retrieval_core.run.threads import PoolClosedError
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from retrieval_core.pipeline.answer import AnswerEvidence, EvidenceSearch, Question
-    from retrieval_core.ports import LLM, Verdicts, Verified
+    from retrieval_core.ports import Verdicts, Verified
     from retrieval_core.run.runner import Run
     from retrieval_core.types import AnswerEvent, AnswerKind, Confidence, ContextPack, FallbackStep, RetrievalResult
 
@@ -131,18 +131,9 @@ class AnswerWriter:
         analyzer: Analyzer | None = None,
         config: AnswerConfig | None = None,
     ) -> None:
-        for name, part, methods in (
-            ("llm", llm, ("complete", "stream")),
-            ("verifier", verifier, ("verify",)),
-            ("scorer", scorer, ("score",)),
-        ):
-            missing = [method for method in methods if part is not None and not callable(getattr(part, method, None))]
-            if missing:
-                msg = f"{part!r:.80} is no {name}: it needs {' and '.join(missing)}; see retrieval_core.ports"
-                raise InvalidParameterError(msg)
-        self.llm = llm
+        self.llm = as_optional(llm, LLM, "llm")
         self.verifier = as_optional(verifier, Verifier)
-        self.scorer = as_optional(scorer, Reranker)
+        self.scorer = as_optional(scorer, Reranker, "scorer")
         self.config = config or AnswerConfig()
         self._analyzer = analyzer or Analyzer()
 

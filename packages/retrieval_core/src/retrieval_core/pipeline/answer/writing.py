@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
 import re
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import MalformedAnswerError, ServiceError, as_exception
+from retrieval_core.errors import MalformedAnswerError, ServiceError
 from retrieval_core.ports import CompletionRequest, Message
 from retrieval_core.run.outcomes import Failed
 from retrieval_core.text.markers import MISSING, SentenceStream
@@ -32,7 +31,6 @@ _PART = 500
 _PIECES_BETWEEN_TURNS = 64
 _BEGINS_THINKING, _ENDS_THINKING = "<think>", "</think>"
 
-logger = logging.getLogger("retrieval_core")
 UNAVAILABLE = "Document search unavailable. Providing general response:\n\n"
 """The specification's first words of an answer without documents."""
 
@@ -103,27 +101,9 @@ def _parts(text: str) -> Iterator[str]:
         yield whole[start : start + _PART]
 
 
-def _text(piece: object, service: str) -> str:
-    if isinstance(piece, str):
-        return piece
-    msg = f"{service} streamed {piece!r:.80}, which is no text"
-    raise MalformedAnswerError(msg, service)
-
-
 def did_not_stop(service: str) -> ServiceError:
     """Return the error of an answer that is too long."""
     return ServiceError(f"{service} did not stop: its answer was cut off after {LONGEST_ANSWER} characters", service)
-
-
-async def _close(pieces: object) -> None:
-    """End a stream, where it can be ended; that this fails is no fault of the answer."""
-    if (close := getattr(pieces, "aclose", None)) is None:
-        return
-    try:
-        if inspect.isawaitable(closing := close()):
-            await closing
-    except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-        logger.warning("the stream of an answer could not be closed: %s", as_exception(error))
 
 
 class AnswerDraft:
@@ -204,24 +184,21 @@ async def write(
     async def stream() -> None:
         thinking = Thinking()
         task = asyncio.current_task()
-        pieces = llm.stream(request)
-        try:
-            count = 0
+        count = 0
+        async with aclosing(llm.stream(request)) as pieces:
             async for piece in pieces:
                 if task is not None and task.cancelling():  # which the model ignored
                     raise asyncio.CancelledError
                 count += 1
                 if count > LONGEST_ANSWER:
                     raise did_not_stop(llm.id)
-                for part in thinking.rest_of(_text(piece, llm.id)):
+                for part in thinking.rest_of(piece):
                     if first and not draft.has_begun and part.strip():
                         draft.take(first, llm.id)
                     draft.take(part, llm.id)
                     await asyncio.sleep(0)  # tracing sentences takes time, and a model may never wait for anything
                 if not count % _PIECES_BETWEEN_TURNS:
                     await asyncio.sleep(0)
-        finally:
-            await _close(pieces)
         for part in thinking.end():
             draft.take(part, llm.id)
         if not draft.has_begun:

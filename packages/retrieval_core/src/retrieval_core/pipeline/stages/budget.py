@@ -7,7 +7,6 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.assemble import (
     PackPassage,
     Removed,
@@ -22,11 +21,10 @@ from retrieval_core.text.sentences import OMISSION, sentence_ends
 from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from retrieval_core.config import ContextConfig
     from retrieval_core.pipeline.stages.expand import Surroundings
-    from retrieval_core.ports import TokenCounter
     from retrieval_core.types import ContextPassage, Hit, LedgerEntry
 
 
@@ -53,7 +51,9 @@ class Assembled:
     ledger: tuple[LedgerEntry, ...]
 
 
-def assemble(hits: Sequence[Hit], around: Surroundings, settings: ContextConfig, count: TokenCounter) -> Assembled:
+def assemble(
+    hits: Sequence[Hit], around: Surroundings, settings: ContextConfig, count: Callable[[str], int]
+) -> Assembled:
     """Return hits with their surroundings, as one text of at most ``settings.max_tokens`` tokens.
 
     Args:
@@ -65,7 +65,9 @@ def assemble(hits: Sequence[Hit], around: Surroundings, settings: ContextConfig,
     return fit(expand(hits, around, settings), around.texts, settings, count)
 
 
-def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig, count: TokenCounter) -> Assembled:
+def fit(
+    items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig, counter: Callable[[str], int]
+) -> Assembled:
     """Fit items into the budget.
 
     If not all of them fit, each is counted by itself, once. Then these are dropped, in this order:
@@ -82,13 +84,13 @@ def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig
         items: In their order.
         texts: Whole documents by id, if they are known.
         settings: The budget, and how passages are written.
-        count: Counts the tokens of a text. What it raises is raised.
+        counter: Counts the tokens of a text. What it raises is raised.
 
     Raises:
         InvalidParameterError: The counter returned something else than a number of tokens.
     """
     given = tuple(items)
-    count = _checked(count)
+    count = cache(counter)
     costs = _Costs(settings, count)
     kept, repeated = without_repetition(given)
     dropped: tuple[Removed, ...] = ()
@@ -124,20 +126,6 @@ def fit(items: Iterable[Item], texts: Mapping[str, str], settings: ContextConfig
     )
 
 
-def _checked(count: TokenCounter) -> TokenCounter:
-    """Return a counter that counts each text once, and refuses to return anything but a number of tokens."""
-
-    @cache
-    def checked(text: str, /) -> int:
-        tokens = count(text)
-        if type(tokens) is not int or tokens < 0:
-            msg = f"a token counter must return a whole number of at least 0, and this one returned {tokens!r:.80}"
-            raise InvalidParameterError(msg)
-        return tokens
-
-    return checked
-
-
 def _text(item: Item) -> str:
     return "\n".join(quote.text for quote in item.quotes)
 
@@ -152,7 +140,7 @@ class _Sheet(NamedTuple):
 
     @classmethod
     def of(
-        cls, items: Sequence[Item], texts: Mapping[str, str], settings: ContextConfig, count: TokenCounter
+        cls, items: Sequence[Item], texts: Mapping[str, str], settings: ContextConfig, count: Callable[[str], int]
     ) -> _Sheet:
         pieces = arrange(items, merged=settings.window > 0)
         passages = render(pieces, texts, settings)
@@ -163,7 +151,7 @@ class _Sheet(NamedTuple):
 class _Costs:
     """Estimates how many tokens an item adds to the whole text."""
 
-    def __init__(self, settings: ContextConfig, count: TokenCounter) -> None:
+    def __init__(self, settings: ContextConfig, count: Callable[[str], int]) -> None:
         self.settings = settings
         self._count = count
         self._overhead = count("")  # such as marks of begin and end, which the whole text has once

@@ -12,7 +12,6 @@ from retrieval_core.errors import (
     ServiceError,
     as_embedding_error,
 )
-from retrieval_core.ports import Embedder, as_plugin
 from retrieval_core.ports.embedders import checked_vector
 from retrieval_core.ports.plugin import given_as
 from retrieval_core.run.caching import LruCache
@@ -23,6 +22,7 @@ from retrieval_core.run.sync import SingleFlight
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from retrieval_core.ports import Embedder
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector
 
@@ -87,10 +87,6 @@ class Questions:
     recovery: Recovery | None = None
     shared: SharedVectors | None = None
 
-    def __post_init__(self) -> None:
-        """Wrap an embedder without the base class."""
-        object.__setattr__(self, "embedder", as_plugin(self.embedder, Embedder))
-
     def at_hand(self, query: Query) -> Vector | None:
         """Return a question's vector if it needs no call: it was given, or is remembered."""
         if query.embedding is not None or self.remembered is None:
@@ -153,7 +149,6 @@ class Questions:
 
 async def reopen(run: Run, embedder: Embedder) -> Ok[None] | Failed:
     """Open an embedder anew, if it can be."""
-    embedder = as_plugin(embedder, Embedder)
     if "reopen" not in embedder.capabilities:
         return Failed("reopen", EmbeddingError("the embedder cannot be opened anew: it has no method reopen"))
     return await run.without_retries().on("opening the embedder").call("reopen", embedder.reopen)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from retrieval_core.errors import as_exception
+from retrieval_core.ports.plugin import check_members
 from retrieval_core.types.escapes import CONTROLS
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class SeveralObservers:
     """
 
     def __init__(self, *observers: Observer) -> None:
+        for one in observers:
+            check_members(one, ("query", "span", "answered"), "observer", "see retrieval_core.run.observe")
         self._observers = observers
         self._logged: set[int] = set()
 

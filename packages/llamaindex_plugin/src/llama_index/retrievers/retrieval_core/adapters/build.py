@@ -19,14 +19,13 @@ from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
 from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetrieverStore
 from llama_index.retrievers.retrieval_core.adapters.store import LlamaIndexHybridStore, LlamaIndexStore
-from llama_index.retrievers.retrieval_core.checks import check_abilities, check_kind
+from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.adapters.registry import build_analyzer
 from retrieval_core.config import RetrievalConfig, check_complete, load_config
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import LLM, Embedder, Reranker, Store
-from retrieval_core.ports.checks import ABILITIES
+from retrieval_core.ports import LLM, Embedder, Reranker, Store, as_plugin
 
 
 def from_index(
@@ -131,10 +130,7 @@ def _store(
 def _embedder(model: BaseEmbedding | Embedder) -> Embedder:
     if isinstance(model, BaseEmbedding):
         return LlamaIndexEmbedder(model)
-    check_abilities(
-        model, "embed_model", ABILITIES["embedder"], "give an embedding model of LlamaIndex, or an embedder"
-    )
-    return model
+    return as_plugin(model, Embedder, "embed_model")
 
 
 def _rerankers(
@@ -147,14 +143,10 @@ def _rerankers(
 def _reranker(given: BaseNodePostprocessor | Reranker) -> Reranker:
     if isinstance(given, BaseNodePostprocessor):
         return LlamaIndexReranker(given)
-    check_abilities(
-        given, "rerank", ABILITIES["reranker"], "give a reranking postprocessor of LlamaIndex, or a reranker"
-    )
-    return given
+    return as_plugin(given, Reranker, "rerank")
 
 
 def _llm(given: llms.LLM | LLM) -> LLM:
     if isinstance(given, llms.LLM):
         return LlamaIndexLLM(given)
-    check_abilities(given, "llm", ABILITIES["llm"], "give a language model of LlamaIndex, or one of this library")
-    return given
+    return as_plugin(given, LLM, "llm")

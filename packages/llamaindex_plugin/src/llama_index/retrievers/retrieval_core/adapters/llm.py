@@ -8,13 +8,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
-from llama_index.core.llms import LLM
+from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
 from pydantic import RootModel
 
 from llama_index.retrievers.retrieval_core.adapters._calls import Calls, has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.errors import MalformedAnswerError
-from retrieval_core.ports import Completion
+from retrieval_core.ports import LLM, Completion
 from retrieval_core.text.prompting import parse_answer
 from retrieval_core.types import Usage
 from retrieval_core.types.escapes import valid_unicode
@@ -32,7 +32,7 @@ _SETTINGS = ("temperature", "max_tokens", "additional_kwargs", "model_kwargs", "
 _SCHEMA_NAME = "answer"
 
 
-class LlamaIndexLLM:
+class LlamaIndexLLM(LLM):
     """Use a language model of LlamaIndex as an :class:`~retrieval_core.ports.LLM`.
 
     Its chat methods are called, so LlamaIndex's callbacks and instrumentation see each call. The model keeps its own
@@ -54,8 +54,8 @@ class LlamaIndexLLM:
         InvalidParameterError: ``llm`` is not a language model of LlamaIndex.
     """
 
-    def __init__(self, llm: LLM, *, in_threads: bool | None = None) -> None:
-        check_kind(llm, "llm", LLM, "a language model of LlamaIndex (one of retrieval-core needs no wrapper)")
+    def __init__(self, llm: LlamaLLM, *, in_threads: bool | None = None) -> None:
+        check_kind(llm, "llm", LlamaLLM, "a language model of LlamaIndex (one of retrieval-core needs no wrapper)")
         self._llm = llm
         is_async = has_async_client(llm) if in_threads is None else not in_threads
         self._calls = Calls(llm, is_async=is_async)
@@ -67,7 +67,7 @@ class LlamaIndexLLM:
         digest = sha256(json.dumps(known, sort_keys=True, default=repr).encode()).hexdigest()[:12]
         return f"llama-index/{self._llm.class_name()}/{self._llm.metadata.model_name}@{digest}"
 
-    async def complete(self, request: CompletionRequest) -> Completion:
+    async def _complete(self, request: CompletionRequest) -> Completion:
         """Answer a request.
 
         Raises:
@@ -85,11 +85,11 @@ class LlamaIndexLLM:
             text = _object(text, request.schema, self.id)
         return Completion(text, _usage(answer))
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
+    async def _stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
         """Answer a request piece by piece; closing the iterator closes the model's.
 
         Raises:
-            ServiceError: As for :meth:`complete`, before the first piece or after any. JSON is not checked.
+            ServiceError: As for ``complete()``, before the first piece or after any. JSON is not checked.
         """
         calls, llm = self._calls, self._llm
         pieces: Any = await calls.either(
@@ -118,7 +118,7 @@ def _messages(request: CompletionRequest) -> list[ChatMessage]:
     ]
 
 
-def _settings(llm: LLM, request: CompletionRequest) -> dict[str, Any]:
+def _settings(llm: LlamaLLM, request: CompletionRequest) -> dict[str, Any]:
     """Return the arguments by which OpenAI's models keep to a schema, where the model is one that does."""
     is_openai = any(
         kind.__name__ == "OpenAI" and kind.__module__.startswith("llama_index.llms.openai.")
