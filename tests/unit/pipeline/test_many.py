@@ -81,17 +81,6 @@ def test_a_batch_that_fails_is_embedded_one_by_one(wrong: str) -> None:
     assert all(outcome.result is not None and not outcome.result.degraded for outcome in outcomes)
 
 
-def test_a_dead_embedder_leaves_words() -> None:
-    """Each question is answered by words alone, and says so."""
-    embedder = Batching()
-    embedder.failure = ConnectionError("gone")
-    outcomes = a_pipeline(embedder=embedder).retrieve_many(QUESTIONS)
-    for outcome in outcomes:
-        assert outcome.result is not None
-        assert outcome.result.hits
-        assert [entry.stage for entry in outcome.result.degraded] == ["embed"]
-
-
 def test_many_questions_are_embedded_in_several_calls() -> None:
     """A call has a bounded number of questions, and the same one is embedded once."""
     embedder = Batching()

@@ -217,15 +217,6 @@ class TestFilters:
 class TestThresholds:
     """The least cosine of a passage in the result."""
 
-    @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
-    def test_nothing_below_it_passes(self, store: TroubledStore, mode: SearchMode) -> None:
-        """In every mode, with an embedder, all hits have a cosine of at least the threshold."""
-        everything = ask(a_pipeline(store), mode="dense")
-        result = ask(a_pipeline(store, search__score_threshold=0.5), mode=mode)
-        assert set(ids(result)) == {hit.id for hit in everything.hits if (hit.scores.dense or 0) >= 0.5}
-        assert 0 < len(result.hits) < len(everything.hits)
-        assert result.degraded == ()
-
     def test_without_an_embedder_nothing_passes(self, store: TroubledStore) -> None:
         """Where no cosine can be had a threshold lets nothing pass, and the result says why."""
         config = a_pipeline(store, search__mode="lexical", search__score_threshold=0.1).config
@@ -253,17 +244,6 @@ class TestThresholds:
 class TestDiversity:
     """Passages that do not repeat each other."""
 
-    def test_a_repetition_gives_way(self) -> None:
-        """A copy of the best passage is not chosen while a different one is left."""
-        store = TroubledStore()
-        filled(store, [*PHONES, Chunk("copy", "d", PHONES[0].text)])
-        plain = ask(a_pipeline(store), top_k=2)
-        diverse = ask(a_pipeline(store, search__search_type="mmr", search__lambda_mult=0.2), top_k=2)
-        assert set(ids(plain)) == {"p0", "copy"}
-        assert ids(plain)[0] == ids(diverse)[0]
-        assert not {"p0", "copy"} <= set(ids(diverse))
-        assert all(hit.scores.mmr == hit.score for hit in diverse.hits)
-
     def test_it_chooses_among_fetch_k(self, store: TroubledStore) -> None:
         """No fewer than ``fetch_k`` candidates are asked of each side, whatever ``candidates`` says."""
         settings: dict[str, Any] = {"search__search_type": "mmr", "search__top_k": 2, "search__fetch_k": 4}
@@ -271,14 +251,6 @@ class TestDiversity:
         result = ask(a_pipeline(store, search__lambda_mult=0.0, **settings), top_k=2)
         assert ids(result)[0] == "p0"
         assert ids(result)[1] in {"p2", "p3"}
-
-    def test_without_a_working_embedder(self, store: TroubledStore) -> None:
-        """Stored vectors are enough to tell passages apart."""
-        embedder = FakeEmbedder()
-        embedder.failure = EmbeddingError("out of order")
-        result = ask(a_pipeline(store, embedder, search__search_type="mmr"))
-        assert stages(result) == ["embed"]
-        assert all(hit.scores.mmr is not None for hit in result.hits)
 
 
 DEAD = ServiceConnectionError("connection refused", "store")

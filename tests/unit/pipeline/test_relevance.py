@@ -157,29 +157,6 @@ class TestCompression:
         assert [hit.id for hit in result.hits] == ["p2"]
         assert stages(result) == ["relevance"]
 
-    @pytest.mark.parametrize(
-        "answer",
-        [(), (Judgement(True, 0.5),) * 2, (Judgement(True, 1.5),), (Judgement(True, float("nan")),)],
-        ids=["none", "two", "above 1", "NaN"],
-    )
-    def test_unsound_answers_are_not_believed(self, answer: tuple[Judgement, ...]) -> None:
-        """Too few, too many and impossible judgements count as failures."""
-
-        class Unsound(FakeRelevanceFilter):
-            async def judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements:
-                return Judgements(answer)
-
-        result = World(Unsound()).ask()
-        assert len(result.hits) == 4
-        assert stages(result) == ["relevance"]
-
-    def test_strict_raises(self) -> None:
-        """With ``strict`` a failed judgement is an error."""
-        relevance_filter = judging()
-        relevance_filter.failure = DOWN
-        with pytest.raises(ServiceConnectionError):
-            World(relevance_filter, strict=True, retry__max_retries=0).ask()
-
     def test_wrong_keys_are_never_hidden(self) -> None:
         """A refused key is the caller's to mend."""
         relevance_filter = judging()

@@ -7,14 +7,14 @@ import subprocess
 import sys
 import threading
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from retrieval_core.run.threads import DaemonExecutor, PoolClosedError, PoolSaturatedError, ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Generator
 
 PATIENCE = 30.0
 
@@ -198,24 +198,6 @@ def test_cancelling_while_closing_stays_a_cancellation(pool: ThreadPool, gate: G
             await waiting
         gate.opened.set()
         await asyncio.gather(running, closing)
-
-    asyncio.run(main())
-
-
-def test_calls_plug_ins_of_both_kinds(pool: ThreadPool) -> None:
-    """A coroutine function is awaited where it is called, and one that is none runs in the pool."""
-
-    async def asynchronous(number: int) -> tuple[int, str]:
-        return number, threading.current_thread().name
-
-    def synchronous(number: int) -> tuple[int, str]:
-        return number, threading.current_thread().name
-
-    async def main() -> None:
-        assert await pool.call(asynchronous, 1) == (1, threading.current_thread().name)
-        number, thread = await pool.call(cast("Callable[[int], Awaitable[tuple[int, str]]]", synchronous), 2)
-        assert number == 2
-        assert thread.startswith("test-pool")
 
     asyncio.run(main())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from threading import Barrier, Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,19 +13,17 @@ from support.examples import times
 
 pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
-from retrieval_core.adapters.graph import GraphFiles, GraphQueryTranslator, KnowledgeGraph, Triple
-from retrieval_core.adapters.graph import translator as source_module
-from retrieval_core.adapters.graph.knowledge import read_lines
+from retrieval_core.adapters.graph import GraphQueryTranslator, KnowledgeGraph, Triple
 from retrieval_core.adapters.graph.translator import MOST_DOCUMENTS, MOST_LINKED, MOST_NAMES
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.errors import ConfigurationError, IndexBusyError, InvalidParameterError
+from retrieval_core.errors import IndexBusyError, InvalidParameterError
 from retrieval_core.ports import Change, QueryContext, Transformed, Variant
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.types import Chunk
 from support.plugins import approx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from retrieval_core.ports import Fetched, FetchRequest, Store
@@ -207,46 +204,11 @@ def test_the_version_follows_the_file(tmp_path: Path) -> None:
     assert first != second
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    """A file that is not there is an error of the configuration, at the first question."""
-    translator = GraphQueryTranslator(tmp_path / "nothing.jsonl")
-    with pytest.raises(ConfigurationError, match=r"nothing\.jsonl"):
-        asyncio.run(translator.transform("x", QueryContext()))
-
-
 @pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
 def test_weights(weight: float) -> None:
     """A weight is a number above 0."""
     with pytest.raises(InvalidParameterError, match="weight"):
         GraphQueryTranslator(KnowledgeGraph([]), weight=weight)
-
-
-def test_first_questions_from_sixteen_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each thread has a loop of its own, and the file is read once."""
-    read: list[Path] = []
-
-    def counted(data: bytes, path: Path) -> Iterator[Triple]:
-        read.append(path)
-        return read_lines(data, path)
-
-    monkeypatch.setattr(source_module, "read_lines", counted)
-    path = tmp_path / "facts.jsonl"
-    path.write_text('{"subject": "Einstein", "relation": "b", "object": "c", "chunk_id": "bio#0"}')
-    translator = GraphQueryTranslator(GraphFiles(path))
-    barrier = Barrier(16)
-    found: list[list[tuple[str, float]]] = []
-
-    def ask() -> None:
-        barrier.wait()
-        found.append(links(asyncio.run(translator.transform("einstein", QueryContext()))))
-
-    threads = [Thread(target=ask) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [[("bio#0", 1.0)]] * 16
-    assert len(read) == 1
 
 
 def test_closing() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
-from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
+from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Completion
 from retrieval_core.testing.fakes_llm import FakeLLM
 from retrieval_core.testing.fakes_rerank import word_overlap
@@ -172,22 +172,6 @@ def test_long_passages_are_shortened() -> None:
         assert label.startswith("passage")
         assert len(shown) <= 50
         assert shown.endswith(" […]")
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_passage_stays_inside_its_frame(text: str) -> None:
-    """A passage neither gets into the instructions, nor adds a line, nor ends its string, nor counts as an answer."""
-    harmless, hostile = FakeLLM([ALL]), FakeLLM([ALL])
-    score(harmless)
-    found = score(hostile, [text, *TEXTS[1:]], query=text)
-    system, user = hostile.requests[0].messages
-    assert system == harmless.requests[0].messages[0]
-    assert hostile.requests[0].schema == harmless.requests[0].schema
-    expected = [("question", text), ("passage 1", text), *((f"passage {n}", t) for n, t in enumerate(TEXTS[1:], 2))]
-    assert data_of(hostile.requests[0]) == expected
-    assert "<|" not in user.content
-    user.content.encode()
-    assert found.scores == (0.1, 0.2, 0.3, 0.4)
 
 
 def test_an_answer_that_was_copied_from_a_passage_beside_the_models_own() -> None:
@@ -374,30 +358,6 @@ def test_a_hostile_answer_stays_inside_its_frame(text: str) -> None:
     repair(hostile, MalformedAnswerError(text, answer=text))
     assert hostile.requests[0].messages[0] == harmless.requests[0].messages[0]
     assert data_of(hostile.requests[0])[-2:] == [("your answer", text), ("what was wrong", text)]
-
-
-def test_one_attempt() -> None:
-    """A failure of the provider passes through after one call, in a repair too."""
-    llm = FakeLLM([])
-    llm.failure = ServiceConnectionError("gone", "fake-llm")
-    with pytest.raises(ServiceConnectionError, match="gone"):
-        score(llm)
-    with pytest.raises(ServiceConnectionError, match="gone"):
-        repair(llm, MalformedAnswerError("no", answer="x"))
-    assert len(llm.requests) == 2
-
-
-def test_a_prompt_replaces_the_rubric_alone() -> None:
-    """The form of the answer, the rule about data, the data and the schema are what they were."""
-    own, built_in = FakeLLM([ALL]), FakeLLM([ALL])
-    score(own, prompt="Score {braces} by price.")
-    score(built_in)
-    shown, replaced = own.requests[0].messages[0].content, built_in.requests[0].messages[0].content
-    assert shown.startswith("Score {braces} by price.\n\n")
-    assert shown.partition("\n\n")[2] == replaced.removeprefix(DEFAULT_PROMPT).lstrip()
-    assert shown.endswith(DATA_RULE)
-    assert own.requests[0].messages[1:] == built_in.requests[0].messages[1:]
-    assert own.requests[0].schema == built_in.requests[0].schema
 
 
 def test_the_id() -> None:

@@ -228,27 +228,6 @@ def test_who_is_cancelled_ends_the_models_work() -> None:
     asyncio.run(main())
 
 
-def test_a_model_that_hangs_is_left_at_the_deadline() -> None:
-    """The passages' own words come in time."""
-    clock = FakeClock()
-    llm = FakeLLM([])
-    llm.gate = asyncio.Event()
-
-    pipeline = an_answering_pipeline(llm, clock=clock, deadline_seconds=30)
-
-    async def main() -> None:
-        async with pipeline:
-            task = asyncio.create_task(pipeline.aanswer("roll back an application"))
-            await asked(llm)
-            clock.advance(28)
-            answer = await task
-        assert answer.kind == "extracted"
-        assert "(deadline 30 s)" in answer.fallbacks[0].reason
-        assert clock.now() == 28
-
-    asyncio.run(main())
-
-
 def test_an_answer_counts_as_synthesis() -> None:
     """Its time is bound by the timeout for synthesis, whose setting the error names."""
     clock = FakeClock()

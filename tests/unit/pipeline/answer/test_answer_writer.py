@@ -9,7 +9,6 @@ import pytest
 from retrieval_core.errors import (
     InvalidParameterError,
     QueryValidationError,
-    ServiceError,
 )
 from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
 from retrieval_core.ports import Verdicts, Verified, Verifier
@@ -154,15 +153,6 @@ def test_verification_says_something_of_each_sentence() -> None:
     assert answer.confidence is not None
     assert answer.confidence.support == pytest.approx(1 / 3)
     assert answer.confidence.value == pytest.approx(answer.confidence.retrieval / 3)
-
-
-def test_a_verifier_that_fails_leaves_the_answer_as_it_is() -> None:
-    """Its failure is listed, and nothing is said of the sentences."""
-    verifier = Verifies(*[ServiceError("no more judges", "judge", status=400)])
-    answer = check_stream(events_of(an_answering_pipeline(FakeLLM([ROLLED_BACK]), verifier=verifier), verify=True))
-    assert (answer.kind, answer.error) == ("written", None)
-    assert [item.stage for item in answer.degraded] == ["verify_answer"]
-    assert answer.sentences[0].check is None
 
 
 @pytest.mark.parametrize(

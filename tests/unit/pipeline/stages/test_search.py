@@ -4,11 +4,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pytest
 
 from retrieval_core.errors import (
-    DimensionMismatchError,
     EmbeddingError,
     MalformedAnswerError,
     ServiceConnectionError,
@@ -194,21 +192,3 @@ def test_an_error_that_is_raised_again_does_not_keep_the_first_query(pool: Threa
         assert isinstance(error, EmbeddingError)
         assert (error.query, str(error), error.__cause__, stored.query) == (query, "out of order", stored, None)
     assert as_embedding_error(stored, "the text") is stored
-
-
-@pytest.mark.parametrize("outcome", [None, "text", [[1.0], [2.0, 3.0]], [float("nan"), 0.0], [float("inf"), 0.0]])
-def test_what_is_no_vector_is_a_failure_to_embed(pool: ThreadPool, outcome: object) -> None:
-    """An embedder that gives nonsense has failed; nonsense is not searched for."""
-    store = Sides()
-    found, _ = find(pool, store, Embeds(outcome), plan())
-    (failure,) = found.failures
-    assert isinstance(failure.error, EmbeddingError)
-    assert [request.text for request in store.requests] == ["What?"]
-    assert found.query.embedding is None
-
-
-@pytest.mark.parametrize("outcome", [[1.0], [1.0, 0.0, 0.0], np.eye(2, dtype=np.float32)])
-def test_another_dimension_is_named(pool: ThreadPool, outcome: object) -> None:
-    """A vector with another number of components than the embedder promises is a mismatch."""
-    found, _ = find(pool, Sides(), Embeds(outcome), plan())
-    assert isinstance(found.failures[0].error, DimensionMismatchError)

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
 
-from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import Plan, SearchResults, SearchState
@@ -145,15 +143,6 @@ def test_a_threshold_looks_at_every_candidate(pool: ThreadPool) -> None:
     assert [(r.stage, r.count_in, r.count_out) for r in run.records] == [("fetch", None, None), ("threshold", 3, 1)]
 
 
-def test_a_threshold_lets_equal_scores_pass(pool: ThreadPool) -> None:
-    """A score equal to the threshold is enough, and the least bit below it is not."""
-    cosine = float(VECTORS["b"] @ VECTORS["a"])
-    exact, _ = choose(pool, Shelf(), found("ab", None), replace(PLAN, score_threshold=cosine))
-    assert ids(exact) == ["a", "b"]
-    above, _ = choose(pool, Shelf(), found("ab", None), replace(PLAN, score_threshold=math.nextafter(cosine, 1)))
-    assert ids(above) == ["a"]
-
-
 def test_passages_without_a_score_are_dropped_and_counted(pool: ThreadPool) -> None:
     """Nothing that cannot be measured passes a threshold, and the result says how many that were."""
     settings = replace(PLAN, score_threshold=0.1)
@@ -162,14 +151,6 @@ def test_passages_without_a_score_are_dropped_and_counted(pool: ThreadPool) -> N
     (degradation,) = selected.degraded
     assert degradation.stage == "threshold"
     assert degradation.reason.startswith("score_threshold dropped 1 chunk ")
-
-
-def test_passages_without_a_score_may_be_kept(pool: ThreadPool) -> None:
-    """Where the configuration keeps them that is no degradation."""
-    settings = replace(PLAN, score_threshold=0.1, on_unscored="keep")
-    selected, _ = choose(pool, Shelf(has_vectors=False), found("a", "ab"), settings)
-    assert ids(selected) == ["a", "b"]
-    assert selected.degraded == ()
 
 
 def test_diversity_compares_more_than_it_returns(pool: ThreadPool) -> None:
@@ -194,18 +175,6 @@ def test_diversity_without_vectors_is_relevance(pool: ThreadPool) -> None:
     selected, _ = choose(pool, Shelf(has_vectors=False), found("abc", None), replace(PLAN, fetch_k=3))
     assert ids(selected) == ["a", "b"]
     assert [item.stage for item in selected.degraded] == ["diversify"]
-
-
-def test_a_failed_reading_leaves_what_is_at_hand(pool: ThreadPool) -> None:
-    """When the store cannot be read, the chunks that came with the search are the result."""
-    dead = ServiceConnectionError("refused")
-    nothing, _ = choose(pool, Shelf(failure=dead), found("a", "b"))
-    assert nothing.hits == ()
-    assert [failure.error for failure in nothing.failures] == [dead]
-    some, _ = choose(pool, Shelf(failure=dead), found("a", "b", with_chunks=True))
-    assert ids(some) == ["a", "b"]
-    assert some.hits[1].scores.dense is None
-    assert some.failures
 
 
 def test_nothing_found_is_nothing_read(pool: ThreadPool) -> None:
