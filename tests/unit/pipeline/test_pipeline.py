@@ -8,15 +8,12 @@ import pytest
 
 from retrieval_core.errors import (
     ConfigurationError,
-    DeadlineExceededError,
     DimensionMismatchError,
     EmbeddingError,
     FilterError,
-    IndexBusyError,
     IndexNotFoundError,
     InvalidParameterError,
     QueryValidationError,
-    RetrievalError,
     SearchError,
     ServiceConnectionError,
     ServiceError,
@@ -259,20 +256,6 @@ DEAD = ServiceConnectionError("connection refused", "store")
 class TestFailures:
     """What is done without what failed, and says so."""
 
-    @pytest.mark.parametrize(("dead", "mode"), [("lexical", "dense"), ("dense", "lexical")])
-    @pytest.mark.parametrize("error", [DEAD, RuntimeError("boom"), IndexBusyError("locked"), SearchError("no")])
-    def test_one_dead_side_leaves_the_other(
-        self, store: TroubledStore, dead: str, mode: SearchMode, error: Exception
-    ) -> None:
-        """When one side fails the other's order stands."""
-        expected = ids(ask(a_pipeline(store), mode=mode))
-        store.failures[dead] = error
-        result = ask(a_pipeline(store))
-        assert ids(result) == expected
-        assert stages(result) == [dead]
-        assert all(hit.scores.fused is None for hit in result.hits)
-        assert all(hit.scores.dense is not None for hit in result.hits)
-
     def test_both_sides_dead(self, store: TroubledStore) -> None:
         """The result is empty, lists both failures and carries the error."""
         store.failures = {"dense": DEAD, "lexical": ServiceConnectionError("no route")}
@@ -300,21 +283,6 @@ class TestFailures:
         assert ids(kept) == ["p0", "p1", "p2", "p3"]
         assert stages(kept) == ["fetch", "diversify"]
         assert "error" not in kept.metadata
-
-    @pytest.mark.parametrize("part", ["embedder", "dense", "fetch", "threshold"])
-    def test_strict_raises(self, store: TroubledStore, part: str) -> None:
-        """With ``strict`` whatever would be done without is an error of this library, with its cause."""
-        boom = RuntimeError("boom")
-        embedder = FakeEmbedder()
-        if part == "embedder":
-            embedder.failure = boom
-        store.failures = {part: boom}
-        config = a_pipeline(store, strict=True, search__score_threshold=0.1).config
-        pipeline = RetrievalPipeline(store, None if part == "threshold" else embedder, config=config)
-        with pytest.raises(RetrievalError) as caught:
-            ask(pipeline, mode="lexical" if part == "threshold" else "hybrid")
-        assert isinstance(caught.value, EmbeddingError if part == "embedder" else SearchError)
-        assert caught.value.__cause__ is (None if part == "threshold" else boom)
 
     def test_strict_raises_the_librarys_own_errors_as_they_are(self, store: TroubledStore) -> None:
         """An error that says what happened is not wrapped."""
@@ -378,16 +346,6 @@ class TestDeadlines:
         assert stages(result) == ["embed"]
         assert "8 s (deadline 10 s)" in result.degraded[0].reason
         assert result.latency_ms == 8000
-
-    def test_everything_hangs(self, store: TroubledStore) -> None:
-        """Not later than the deadline there is a result that says so, or with ``strict`` an error."""
-        clock = FakeClock()
-        store.hanging = {"dense", "lexical"}
-        result = answering(a_pipeline(store, clock=clock), clock, 30)
-        assert result.hits == ()
-        assert stages(result) == ["dense", "lexical"]
-        with pytest.raises(DeadlineExceededError):
-            answering(a_pipeline(store, clock=clock, strict=True), clock, 30)
 
     def test_no_deadline(self, store: TroubledStore) -> None:
         """Without a deadline a query may take for ever."""

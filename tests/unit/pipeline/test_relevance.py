@@ -11,7 +11,6 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import (
     EmbeddingError,
     InvalidParameterError,
-    MalformedAnswerError,
     ServiceConnectionError,
     ServiceError,
 )
@@ -22,7 +21,7 @@ from retrieval_core.run.observe import explain
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeRewriter
-from retrieval_core.types import EvaluationScores, Judgement
+from retrieval_core.types import Judgement
 from support.pipelines import PHONES, TroubledStore, filled
 
 if TYPE_CHECKING:
@@ -251,15 +250,6 @@ class TestRewriting:
         assert result.rewrites == ()
         assert any(record.decision and "already" in record.decision for record in result.trace)
 
-    @pytest.mark.parametrize("answer", [DOWN, MalformedAnswerError("no JSON"), Rewritten("  ", "nothing")])
-    def test_without_a_rewriting_the_first_search_stands(self, answer: Any) -> None:
-        """A failed rewriter is listed, and the question is answered as it was asked."""
-        result = World(judging(p0=0.3), FakeRewriter([answer]), retry__max_retries=0).ask()
-        assert stages(result) == ["rewrite"]
-        assert result.metadata["query_searched"] == QUESTION
-        with pytest.raises(ServiceError):
-            World(judging(p0=0.3), FakeRewriter([answer]), retry__max_retries=0, strict=True).ask()
-
     def test_without_a_relevance_filter_the_cosine_tells(self) -> None:
         """The best dense score is the relevance; an empty result has none."""
         rewriter = FakeRewriter(["a telescope shows the rings of saturn"])
@@ -348,96 +338,8 @@ class TestStoresWithoutWords:
         assert caught.value.query == QUESTION
 
 
-def test_dense_mode_falls_back_to_words() -> None:
-    """A question that cannot be embedded is searched by words, where the store can."""
-    world = World(retry__max_retries=0)
-    world.embedder.failure = DOWN
-    result = world.ask(mode="dense")
-    assert result.hits[0].id == "p0"
-    assert stages(result) == ["embed"]
-
-
-def test_raise_on_error() -> None:
-    """An empty result because everything is dead can be an error instead."""
-    world = World(retry__max_retries=0, raise_on_error=True)
-    world.store.failures = {"dense": DOWN, "lexical": DOWN}
-    with pytest.raises(ServiceConnectionError):
-        world.ask()
-    world = World(retry__max_retries=0, raise_on_error=True)
-    world.store.failures = {"dense": ValueError("bug"), "lexical": ValueError("bug")}
-    with pytest.raises(ServiceConnectionError, match="nothing could be searched"):
-        world.ask()
-
-
 class TestOddPlugIns:
     """What does not answer as its port says is done without, like what fails."""
-
-    @pytest.mark.parametrize("answer", [None, [], (None,), Judgements((None,)), Judgements((Judgement(True, "1"),))])  # type: ignore[arg-type]
-    def test_a_relevance_filter(self, answer: Any) -> None:
-        """Its passages stay."""
-
-        class Odd(FakeRelevanceFilter):
-            async def judge(self, query: str, chunks: Sequence[Chunk]) -> Any:
-                return answer
-
-        result = World(Odd()).ask()
-        assert len(result.hits) == 4
-        assert stages(result) == ["relevance"]
-
-    @pytest.mark.parametrize("answer", [None, "other words", Rewritten(None, "no")])  # type: ignore[arg-type]
-    def test_a_rewriter(self, answer: Any) -> None:
-        """The question stays."""
-
-        class Odd(FakeRewriter):
-            async def rewrite(self, query: str, context: str) -> Any:
-                return answer
-
-        result = World(judging(p0=0.3), Odd([])).ask()
-        assert stages(result) == ["rewrite"]
-        assert result.metadata["query_searched"] == QUESTION
-
-    @pytest.mark.parametrize("answer", [None, [1], "ids"])
-    def test_a_store_that_finds_something_else(self, answer: Any) -> None:
-        """The result is empty and says why."""
-        world = World()
-
-        async def search(request: object) -> Any:
-            return answer
-
-        world.store.search = search  # type: ignore[method-assign]
-        result = world.ask()
-        assert result.hits == ()
-        assert "cannot be used" in str(result.metadata["error"])
-
-    def test_a_store_that_reads_something_else(self) -> None:
-        """There is nothing to show, and the result says why."""
-        world = World()
-
-        async def fetch(request: object) -> Any:
-            return []
-
-        world.store.fetch = fetch  # type: ignore[method-assign]
-        result = world.ask()
-        assert result.hits == ()
-        assert "no Fetched" in str(result.metadata["error"])
-
-    @pytest.mark.parametrize(
-        "answer", [None, {"context_precision": 1}, EvaluationScores(float("nan")), EvaluationScores(2)]
-    )
-    def test_an_evaluator(self, answer: Any) -> None:
-        """There are no scores."""
-
-        class Odd:
-            id = "odd"
-
-            async def evaluate(self, *_: object) -> Any:
-                return answer
-
-        world = World()
-        pipeline = RetrievalPipeline(world.store, world.embedder, evaluator=cast("Any", Odd()), clock=world.clock)
-        result = asyncio.run(pipeline.aretrieve(QUESTION))
-        assert result.evaluation == EvaluationScores()
-        assert stages(result) == ["evaluate"]
 
     def test_closing_synchronously(self) -> None:
         """A plug-in may close in its own way, and one that fails keeps nothing else open."""

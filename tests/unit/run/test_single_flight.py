@@ -100,24 +100,6 @@ def test_who_comes_after_the_last_has_left_begins_anew() -> None:
     asyncio.run(test())
 
 
-def test_an_error_reaches_every_caller() -> None:
-    """All who wait get the error, and the next call is not harmed by it."""
-
-    async def test() -> None:
-        flights: SingleFlight[str] = SingleFlight()
-        work = Work()
-        work.failure = ValueError("no")
-        callers = [asyncio.create_task(flights.run("a", work.run)) for _ in range(3)]
-        await until_waiting()
-        work.gate.set()
-        outcomes = await asyncio.gather(*callers, return_exceptions=True)
-        assert [str(outcome) for outcome in outcomes] == ["no"] * 3
-        work.failure = None
-        assert await flights.run("a", work.run) == "answer 2"
-
-    asyncio.run(test())
-
-
 def test_a_failure_that_nobody_waits_for_is_not_reported() -> None:
     """Work that fails while it is cancelled leaves no complaint of a forgotten exception."""
 

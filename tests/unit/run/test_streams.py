@@ -7,9 +7,9 @@ import pytest
 
 from retrieval_core.errors import InvalidParameterError, SearchError, ServiceConnectionError
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.run.retry import CircuitBreakers, RetryPolicy
+from retrieval_core.run.retry import CircuitBreakers
 from retrieval_core.run.runner import Guard, Run
-from retrieval_core.run.sync import SyncBridge, events_of, in_step
+from retrieval_core.run.sync import events_of
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 
@@ -55,110 +55,6 @@ def test_an_error_comes_behind_the_events() -> None:
     with pytest.raises(SearchError, match="out of order"):
         asyncio.run(main())
     assert heard == [0, 1, 2]
-
-
-def test_who_leaves_ends_the_work() -> None:
-    """Closing the stream cancels the work, and waits until it has cleaned up."""
-    ended: list[str] = []
-
-    async def work(tell: Callable[[int], None]) -> None:
-        tell(1)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)
-            ended.append("cleaned up")
-
-    async def main() -> None:
-        events = events_of(work)
-        assert await anext(events) == 1
-        await events.aclose()
-        assert ended == ["cleaned up"]
-
-    asyncio.run(main())
-
-
-def test_who_is_cancelled_ends_the_work() -> None:
-    """A listener that is cancelled while it waits takes the work along."""
-    ended = asyncio.Event()
-
-    async def work(_tell: Callable[[int], None]) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    async def main() -> None:
-        async def listen() -> None:
-            async for _ in events_of(work):
-                pass
-
-        task = asyncio.create_task(listen())
-        for _ in range(3):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended.is_set()
-
-    asyncio.run(main())
-
-
-def test_a_stream_in_synchronous_code() -> None:
-    """A generator gives the same events; leaving it early ends the work."""
-    bridge = SyncBridge()
-    ended: list[bool] = []
-
-    async def endless(tell: Callable[[int], None]) -> None:
-        try:
-            await count(tell, 1000)
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
-
-    try:
-        assert list(in_step(bridge, events_of(count))) == [0, 1, 2]
-        events = in_step(bridge, events_of(endless))
-        assert [next(events), next(events)] == [0, 1]
-        events.close()
-        assert ended == [True]
-    finally:
-        bridge.close()
-
-
-def test_what_has_begun_is_not_begun_again(pool: ThreadPool) -> None:
-    """A call of which something was used is not made again, and its own error is what is told."""
-    used: list[int] = []
-    lost = ServiceConnectionError("gone in the middle")
-
-    async def stream() -> None:
-        used.append(1)
-        raise lost
-
-    run = Run(pool, clock=FakeClock(), guard=Guard(RetryPolicy(max_retries=3)))
-    outcome = asyncio.run(run.once_begun(lambda: bool(used)).call("answer", stream))
-    assert isinstance(outcome, Failed)
-    assert outcome.error is lost
-    assert (outcome.attempts, used) == (1, [1])
-
-
-def test_what_has_not_begun_is_tried_again(pool: ThreadPool) -> None:
-    """As long as nothing was used attempts are made as ever, and the first that begins is the last."""
-    used: list[int] = []
-    attempts: list[int] = []
-
-    async def stream() -> None:
-        attempts.append(1)
-        if len(attempts) == 3:
-            used.append(1)
-        msg = "refused"
-        raise ServiceConnectionError(msg)
-
-    run = Run(pool, clock=FakeClock(), guard=Guard(RetryPolicy(max_retries=5)))
-    outcome = asyncio.run(run.once_begun(lambda: bool(used)).call("answer", stream))
-    assert isinstance(outcome, Failed)
-    assert outcome.attempts == 3
-    assert isinstance(outcome.error, ServiceConnectionError)
 
 
 def test_a_stream_that_breaks_off_counts_for_the_breaker(pool: ThreadPool) -> None:

@@ -21,7 +21,6 @@ from retrieval_core.errors import (
     ConfigurationError,
     EmbeddingError,
     InvalidParameterError,
-    MalformedAnswerError,
     ServiceConnectionError,
     SettingRenamedWarning,
 )
@@ -106,7 +105,7 @@ def test_vectors_that_do_not_fit() -> None:
         async def embed_texts(self, texts: Sequence[str]) -> Matrix:
             return np.zeros((len(texts) + 1, self.dimension), dtype=np.float32)
 
-    with pytest.raises(MalformedAnswerError, match=r"\(3, 256\) for 2 sentences"):
+    with pytest.raises(EmbeddingError, match=r"\(3, 256\) for 2 texts"):
         asyncio.run(EmbedderPruner(Wrong(), threshold=0).keep("q", [["a", "b"]]))
 
 

@@ -83,15 +83,6 @@ def test_each_input_counts(data: st.DataObject, given_inputs: dict[str, Any]) ->
     assert (result_key(**given_inputs) == result_key(**other)) == (exact(given_inputs) == exact(other))
 
 
-@settings(max_examples=times(100))
-@given(texts, texts, texts)
-def test_text_does_not_move_between_inputs(first: str, second: str, third: str) -> None:
-    """What stands at the end of one input is never taken for the beginning of the next."""
-    written = result_key(query=first + second, filters=None, parameters={}, fingerprint=third, version=None, epoch=0)
-    moved = result_key(query=first, filters=None, parameters={}, fingerprint=second + third, version=None, epoch=0)
-    assert (written == moved) == (second == "")
-
-
 @pytest.mark.parametrize(
     ("left", "right"),
     [
