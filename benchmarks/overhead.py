@@ -18,14 +18,14 @@ import numpy as np
 from retrieval_core.adapters.caches.memory import MemoryCache
 from retrieval_core.config import load_config
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import Candidate
+from retrieval_core.ports import Candidate, Fetched
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import TypeAlias
 
-    from retrieval_core.ports import SearchRequest
+    from retrieval_core.ports import FetchRequest, SearchRequest, StoreInfo
 
     Ask: TypeAlias = Callable[[str], Awaitable[Any]]
 
@@ -61,9 +61,17 @@ class Store:
         for number, text in enumerate(TEXTS)
     )
 
+    async def describe(self) -> StoreInfo:
+        """Not be asked."""
+        raise NotImplementedError
+
     async def search(self, _request: SearchRequest) -> tuple[Candidate, ...]:
         """Return what there is."""
         return self.found
+
+    async def fetch(self, _request: FetchRequest) -> Fetched:
+        """Return nothing: candidates have their chunks."""
+        return Fetched()
 
     async def version(self) -> str:
         """Say that nothing changed, so that results are cached."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from retrieval_core import open_index
+from retrieval_core.adapters.caches.memory import MemoryCache
+from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.results import as_asked
+from retrieval_core.ports import Candidate, Fetched, FetchRequest, SearchRequest, StoreInfo
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import (
     Chunk,
@@ -63,3 +68,51 @@ def test_a_question_that_wants_no_kept_answer_is_searched_for_anew(tmp_path: Pat
         assert index.retrieve("moon", use_cache=None).from_cache
         with pytest.raises(InvalidParameterError, match="use_cache must be true or false, got 'no'"):
             index.retrieve("moon", use_cache="no")  # pyright: ignore[reportArgumentType] - refused
+
+
+class VersionedStore:
+    """A store without the base class: it has one chunk, and a version."""
+
+    id = "one"
+    sides = frozenset({"dense"})
+
+    def __init__(self) -> None:
+        self.searches = 0
+
+    async def search(self, _request: SearchRequest) -> tuple[Candidate, ...]:
+        self.searches += 1
+        return (Candidate("c", 0.5, Chunk("c", "d", "The moon.")),)
+
+    async def describe(self) -> StoreInfo:
+        raise NotImplementedError
+
+    async def fetch(self, _request: FetchRequest) -> Fetched:
+        return Fetched()
+
+    async def version(self) -> str:
+        return "1"
+
+    async def aclose(self) -> None: ...
+
+
+def test_a_cached_result_takes_a_single_call() -> None:
+    """Of the store, for its version; each further task would be a turn of the event loop."""
+    store: Any = VersionedStore()
+    pipeline = RetrievalPipeline(
+        store, FakeEmbedder(), config=load_config(overrides={"search.mode": "dense"}), cache=MemoryCache()
+    )
+    tasks: list[str] = []
+
+    def make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **named: Any) -> asyncio.Task[Any]:
+        tasks.append(coroutine.__qualname__)
+        return asyncio.Task(coroutine, loop=loop, **named)
+
+    async def ask() -> None:
+        async with pipeline:
+            assert not (await pipeline.aretrieve("moon")).from_cache
+            asyncio.get_running_loop().set_task_factory(make_task)
+            assert (await pipeline.aretrieve("moon")).from_cache
+            asyncio.get_running_loop().set_task_factory(None)
+
+    asyncio.run(ask())
+    assert (store.searches, tasks) == (1, ["ThreadPool.call"])

@@ -22,17 +22,18 @@ from retrieval_core.pipeline.stages.state import digest
 from retrieval_core.ports import ResultCache, Versioned
 from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.outcomes import Failed, Ok
+from retrieval_core.run.sync import to_a_loop
 from retrieval_core.text.query import plain_question
 from retrieval_core.types import RetrievalResult, freeze
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from retrieval_core.config import CacheConfig, RetrievalConfig
     from retrieval_core.pipeline.stage_list import Stages
     from retrieval_core.pipeline.stages.embed import Questions
-    from retrieval_core.pipeline.stages.state import Plan, SearchState
-    from retrieval_core.ports import Store
+    from retrieval_core.pipeline.stages.state import Plan
+    from retrieval_core.ports import HeldIndex, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Degradation, Query, Vector
 
@@ -76,6 +77,9 @@ class CacheKey:
 class KeptResults:
     """Finds the results of queries in a cache.
 
+    Attributes:
+        waits: Whether looking up a result may wait for something.
+
     Args:
         cache: Keeps results, if each store has a version; ``None`` to keep none.
         stores: The stores that are searched, by the name of the index; of one index, the name is empty.
@@ -102,11 +106,7 @@ class KeptResults:
         self._similar: SimilarQuestions | None = None
         if cache is not None and questions is not None and config.cache.is_on and config.cache.semantic.enabled:
             self._similar = SimilarQuestions(cache, questions, config.cache, now)
-
-    @property
-    def waits(self) -> bool:
-        """Whether looking up a result may wait for something."""
-        return self._similar is not None or not (self.cache is None or self.cache.in_process)
+        self.waits = self._similar is not None or not (self.cache is None or self.cache.in_process)
 
     async def forget(self) -> None:
         """Forget every result that was kept.
@@ -120,29 +120,32 @@ class KeptResults:
         if self.cache is not None:
             await self.cache.clear()
 
-    async def key(self, run: Run, state: SearchState) -> CacheKey | None:
+    async def key(self, run: Run, query: Query, plan: Plan, held: HeldIndex | None = None) -> CacheKey | None:
         """Return the name of a query's result; ``None`` if two results can't be known to be the same."""
-        plan, query = state.plan, state.asked
         if not plan.use_cache or self._fingerprint is None:
             return None
-        if state.held is not None:
-            versions: list[str | None] = [state.held.version]
-        else:
-            stores = {name: self._stores[name] for name in plan.indexes} if plan.indexes else self._stores
-            outcomes = await asyncio.gather(*(_version(run, name, store) for name, store in stores.items()))
-            if any(isinstance(outcome, Failed) for outcome in outcomes):  # the search will report what is wrong
-                return None
-            versions = [outcome.value for outcome in outcomes if isinstance(outcome, Ok)]
+        versions = [held.version] if held is not None else await self._versions(run, plan)
+        if versions is None:
+            return None
         known = self._stages.knowledge(plan)
         identities = await _identities(run, known) if known else ()
         if identities is None:
             return None
-        facts = (plan, query.truncated, self._fingerprint, versions, identities, self._epoch)
+        facts = (plan.key, query.truncated, self._fingerprint, versions, identities, self._epoch)
         key = digest(_FORMAT, query.text, *facts)
         is_lasting = None not in versions
         if self._similar is None or not is_lasting or not self._similar.is_for(plan):
             return CacheKey(key, is_lasting)
         return CacheKey(key, True, digest(_FORMAT, self._similar.session_of(plan), *facts))
+
+    async def _versions(self, run: Run, plan: Plan) -> Sequence[str | None] | None:
+        """Return the version of each store that is searched; ``None`` if one fails, which the search will report."""
+        naming = [_version(run, name, self._stores[name]) for name in plan.indexes or self._stores]
+        if len(naming) > 1:
+            await to_a_loop()
+        outcomes = await asyncio.gather(*naming) if len(naming) > 1 else [await naming[0]]
+        versions = [outcome.value for outcome in outcomes if isinstance(outcome, Ok)]
+        return versions if len(versions) == len(outcomes) else None
 
     async def find(self, run: Run, key: CacheKey) -> RetrievalResult | Failed | None:
         """Return the result of the same query; ``None`` if there is none."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stage_list import Stages
     from retrieval_core.pipeline.stages.search import Sources
     from retrieval_core.pipeline.stages.state import Plan
+    from retrieval_core.ports import HeldIndex
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Degradation, Query, RetrievalResult
 
@@ -89,18 +90,17 @@ class Engine:
         Raises:
             RetrievalError: As :meth:`RetrievalPipeline.aretrieve`.
         """
-        state = self.start(query, plan)
+        held = None if self._sources is None else self._sources.store.held()
+        key = await self.kept.key(run, query, plan, held)
+        found = None if key is None else await self.kept.find(run, key)
+        if found is not None and not isinstance(found, Failed):
+            return as_asked(found, query, run.elapsed_ms, from_cache=True, trace=run.records)
+        state = self.start(query, plan, held)
+        if found is not None:
+            state = self._admit(state.failing(found), state)
         if waits := self._waits(state):
             await to_a_loop()
-        key = await self.kept.key(run, state)
-        if key is None:  # two results can't be known to be the same
-            return await self._result(run, state, None)
-        found = await self.kept.find(run, key)
-        if isinstance(found, Failed):
-            state = self._admit(state.failing(found), state)
-        elif found is not None:
-            return as_asked(found, query, run.elapsed_ms, from_cache=True, trace=run.records)
-        if not waits:  # so that nobody can join
+        if key is None or not waits:  # two results can't be known to be the same, or nobody can join
             return await self._result(run, state, key)
         result = await self._flights.run(key.flight(run), partial(self._result, run, state, key))
         return as_asked(result, query, run.elapsed_ms, from_cache=result.from_cache, trace=result.trace)
@@ -159,9 +159,8 @@ class Engine:
             raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in new))
         return state
 
-    def start(self, query: Query, plan: Plan) -> SearchState:
-        """Return the first state of a query, with the index and the vector of the query, if both are in memory."""
-        held = None if self._sources is None else self._sources.store.held()
+    def start(self, query: Query, plan: Plan, held: HeldIndex | None) -> SearchState:
+        """Return the first state of a query: if the index is held in memory, with the query's vector if it is too."""
         if self._sources is None or held is None:
             return SearchState.of(query, plan)
         questions = self._sources.questions
@@ -179,7 +178,7 @@ class Engine:
 
     async def find_kept(self, run: Run, query: Query, plan: Plan) -> RetrievalResult | None:
         """Return the cached result of a query, or of one with the same meaning; nothing is searched."""
-        key = await self.kept.key(run, SearchState.of(query, plan))
+        key = await self.kept.key(run, query, plan)
         if key is None:
             return None
         found = await self.kept.find(run, key)

@@ -92,8 +92,10 @@ class Lifecycle(Closing):
 
     def _run(self, at_most: float | None = None) -> Run:
         """Begin a run with a new deadline, ``at_most`` so many seconds."""
-        bounds = [each for each in (self.config.deadline_seconds, at_most) if each is not None]
-        return Run(self._pool, seconds=min(bounds, default=None), clock=self._clock, guard=self._guard)
+        seconds = self.config.deadline_seconds
+        if at_most is not None:
+            seconds = at_most if seconds is None else min(at_most, seconds)
+        return Run(self._pool, seconds=seconds, clock=self._clock, guard=self._guard)
 
     async def _load(self, parts: Iterable[object]) -> None:
         """Load the parts of a query that are not loaded yet, before its deadline begins.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from retrieval_core.config.model import named_mode
@@ -152,7 +153,7 @@ class QueryEngine(Display, Lifecycle):
             async with open_index("notes.db") as index:
                 await index.aload()
         """
-        await self._load(self.query_parts(with_embedder=True))
+        await self._load(self._parts_to_load[True])
         for store in self._stores.values():
             await self._loading().call("load", store.hold)
 
@@ -163,7 +164,13 @@ class QueryEngine(Display, Lifecycle):
         search = self.config.search
         by_keyword = named_mode(options.get("mode") or search.mode) == "lexical"
         has_threshold = search.score_threshold is not None or options.get("score_threshold") is not None
-        return self.query_parts(with_embedder=has_threshold or not by_keyword)
+        return self._parts_to_load[has_threshold or not by_keyword]
+
+    @cached_property
+    def _parts_to_load(self) -> Mapping[bool, Sequence[object]]:
+        """The parts of queries that can be loaded, with and without the embedder."""
+        parts = {with_embedder: self.query_parts(with_embedder=with_embedder) for with_embedder in (True, False)}
+        return {key: [part for part in each if hasattr(part, "load")] for key, each in parts.items()}
 
     @abstractmethod
     def query_parts(self, *, with_embedder: bool) -> Iterable[object]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.pipeline.options import Filters, QueryOptions
-    from retrieval_core.ports import Embedder, Message, Side, Store
+    from retrieval_core.ports import Embedder, HeldIndex, Message, Side, Store
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Query, Relevance, RetrievalResult
 
@@ -69,7 +69,7 @@ class Retrieval(Protocol):
         """
         ...
 
-    def start(self, query: Query, plan: Plan) -> SearchState:
+    def start(self, query: Query, plan: Plan, held: HeldIndex | None) -> SearchState:
         """Return the first state of a query, for :meth:`search`."""
         ...
 
@@ -278,7 +278,7 @@ class SearchIndexes(Stage):
             query = replace(query, embedding=None)
         if state.attempts:
             plan = replace(plan, transforms=(), variants=(), history=())
-        first = index.retrieval.start(query, plan).but(shared_vectors=shared)
+        first = index.retrieval.start(query, plan, index.store.held()).but(shared_vectors=shared)
         if index.is_joined:
             return first.but(asked=state.asked, variants=state.variants, linked=state.linked)
         return first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,7 @@ def list_stages(
     ).plus(given.extra_stages)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stages:
     """The stages of a query, in order.
 
@@ -123,12 +124,12 @@ class Stages:
     rewrite: tuple[Stage, ...] = ()
     at_last: tuple[Stage, ...] = ()
 
-    @property
+    @cached_property
     def all(self) -> tuple[Stage, ...]:
         """All stages."""
         return (*self.once, *self.each_round, *self.rewrite, *self.at_last)
 
-    @property
+    @cached_property
     def plugins(self) -> tuple[object, ...]:
         """The plug-ins that the stages call."""
         return tuple([each for stage in self.all for each in stage.plugins() if each is not None])
@@ -141,7 +142,12 @@ class Stages:
 
     def knowledge(self, plan: Plan) -> dict[str, object]:
         """Return the plug-ins of a query whose answers change with what they know, by name."""
-        return {name: plugin for stage in self.all for name, plugin in stage.knowledge(plan).items()}
+        return {name: plugin for stage in self._knowing for name, plugin in stage.knowledge(plan).items()}
+
+    @cached_property
+    def _knowing(self) -> tuple[Stage, ...]:
+        """The stages that have such plug-ins."""
+        return tuple([stage for stage in self.all if type(stage).knowledge is not Stage.knowledge])
 
     def plus(self, own: Iterable[Stage]) -> Stages:
         """Return these stages with your own, each after the one that it names.
@@ -177,9 +183,12 @@ class OwnStage(Stage):
         self.deadline_share = stage.deadline_share
         self.after = stage.after
         self.fingerprint = stage.fingerprint
-        self.knowledge = stage.knowledge
         self.is_fault = stage.is_fault
         self._stage = stage
+
+    def knowledge(self, plan: Plan) -> Mapping[str, object]:
+        """Return the plug-ins of the stage whose answers change with what they know."""
+        return self._stage.knowledge(plan)
 
     def plugins(self) -> Iterable[object]:
         """Return the stage itself, which may have something to load or to close, and its plug-ins."""

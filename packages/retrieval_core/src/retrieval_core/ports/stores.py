@@ -569,10 +569,11 @@ def as_store(given: object) -> Store:
     kind = type(given)
     has = {*dir(given)}
     has |= {name for name in {*dir(Store)} - has if hasattr(given, name)}  # what it passes on from another object
+    not_its_own = {"held", "hold"} - {*dir(kind)}  # but of what it wraps itself, which finds something else
     own = {
         name: property(attrgetter(f"wrapped.{name}"))
         for name in has
-        if not name.startswith("_") and name not in {"held", "hold", "wrapped"}
+        if not name.startswith("_") and name not in {"wrapped", *not_its_own}
     }
     names: dict[str, Any] = {**own, "__module__": kind.__module__, "__doc__": kind.__doc__}
     for name in _REQUIRED:
@@ -587,15 +588,6 @@ def _is_defined(kind: type[Store], *names: str) -> bool:
 
 class _Wrapper(Wrapper, Store):
     """The methods of another object, as those of a store."""
-
-    def held(self) -> HeldIndex | None:
-        held = getattr(type(self.wrapped), "held", None)  # not one that it passes on from what it wraps itself
-        return None if held is None else held(self.wrapped)
-
-    async def hold(self) -> None:
-        hold = getattr(type(self.wrapped), "hold", None)
-        if hold is not None:
-            await hold(self.wrapped)
 
 
 def _missing(name: str) -> Callable[..., Awaitable[Any]]:
