@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, MissingExtraError
-from retrieval_core.text.analysis import LISTED, STOP_WORDS, Analyzer, id_of, settings_to_change
+from retrieval_core.text.analysis import LISTED, STOP_WORDS, Analyzer, id_of
 from support.examples import times
 
 LANGUAGES: list[str] = [*Stemmer.algorithms(), "none"]  # pyright: ignore[reportUnknownMemberType]
@@ -165,8 +165,6 @@ def test_the_id_describes_the_settings() -> None:
     assert Analyzer().id == "unicode-snowball-english-1"
     assert Analyzer("none", stop_words=[], word_ngrams=2).id == "unicode-snowball-none-1 stop_words=none word_ngrams=2"
     assert id_of("english", None, 1, "2.0.1") == "unicode-snowball2-english-1"  # which stems some words otherwise
-    assert settings_to_change("unicode-snowball2-english-1", "unicode-snowball-german-1") == ()
-    assert settings_to_change("unicode-snowball2-english-1", "unicode-snowball2-german-1") != ()
     assert id_of("none", None, 1, "2.0.1") == "unicode-snowball-none-1"
     one, other = Analyzer(stop_words=["a", "Él"]), Analyzer(stop_words=["el", "A", "a"])
     assert one.id == other.id != Analyzer(stop_words=["a"]).id
@@ -177,24 +175,6 @@ def test_the_id_describes_the_settings() -> None:
         for size in (1, 2)
     ]
     assert len(set(everything)) == len(everything)
-
-
-def test_what_to_set_to_get_there() -> None:
-    """Only the settings that differ are named, in the terms of the configuration."""
-    default, other = Analyzer(), Analyzer("porter", stop_words=[], word_ngrams=2)
-    assert settings_to_change(default.id, other.id) == (
-        'analysis.language = "porter"',
-        "analysis.stop_words = []",
-        "analysis.word_ngrams = 2",
-    )
-    assert settings_to_change(other.id, default.id) == (
-        'analysis.language = "english"',
-        "analysis.stop_words unset",
-        "analysis.word_ngrams = 1",
-    )
-    (line,) = settings_to_change(default.id, Analyzer(stop_words=["a"]).id)
-    assert line.startswith("analysis.stop_words to the list of digest ")
-    assert settings_to_change(default.id, "other") == ()
 
 
 @pytest.mark.parametrize(

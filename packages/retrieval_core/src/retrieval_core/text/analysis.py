@@ -74,10 +74,6 @@ LISTED = frozenset(
     "danish dutch french german italian norwegian portuguese russian spanish swedish turkish".split()  # noqa: SIM905
 )
 """Languages besides English whose stop words come with the extra ``languages``; most are the lists of Snowball."""
-_ID = re.compile(
-    r"unicode-snowball(?P<stemmer>2?)-(?P<language>[a-z_]+)-1(?: stop_words=(?P<stop_words>none|[0-9a-f]{16}))?"
-    r"(?: word_ngrams=(?P<word_ngrams>[0-9]+))?(?P<character_ngrams> character_ngrams=[0-9]+)?"
-)
 NO_STEMMING = "none"
 """The language of texts whose words are taken as they are."""
 MOST_WORDS = 4
@@ -193,32 +189,7 @@ def without_character_ngrams(analysis: str) -> str:
 
     Its index contains all terms of the analysis of the returned id; nobody searches for the parts.
     """
-    found = _ID.fullmatch(analysis)
-    return analysis.removesuffix(found["character_ngrams"] or "") if found else analysis
-
-
-def settings_to_change(given: str, wanted: str) -> tuple[str, ...]:
-    """Return what to set to get from one analysis to another, as lines of a configuration file; nothing if unknown.
-
-    Args:
-        given: Id of the analysis as it is configured.
-        wanted: Id of the analysis that an index was built with.
-    """
-    now, then = _ID.fullmatch(given), _ID.fullmatch(wanted)
-    if now is None or then is None or now["stemmer"] != then["stemmer"]:
-        return ()
-    lines = {
-        "language": f'analysis.language = "{then["language"]}"',
-        "stop_words": _stop_words(then["stop_words"]),
-        "word_ngrams": f"analysis.word_ngrams = {then['word_ngrams'] or 1}",
-    }
-    return tuple(line for name, line in lines.items() if now[name] != then[name])
-
-
-def _stop_words(value: str | None) -> str:
-    if value is None:
-        return "analysis.stop_words unset"
-    return "analysis.stop_words = []" if value == "none" else f"analysis.stop_words to the list of digest {value}"
+    return analysis.partition(" character_ngrams=")[0]
 
 
 @dataclass(frozen=True, slots=True)

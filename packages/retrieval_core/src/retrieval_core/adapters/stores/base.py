@@ -14,7 +14,7 @@ from retrieval_core.errors import (
     checked_count,
 )
 from retrieval_core.ports import Manifest, Store, StoreInfo
-from retrieval_core.text.analysis import Analyzer, settings_to_change, without_character_ngrams
+from retrieval_core.text.analysis import Analyzer, without_character_ngrams
 
 if TYPE_CHECKING:
     from retrieval_core.ports import Change, Side
@@ -67,11 +67,10 @@ class Identity:
             IndexFormatError: Its words went through another analysis.
         """
         if not self._finds_words_of(manifest):
-            lines = settings_to_change(self.analyzer, manifest.analyzer)
-            remedy = f"Set {', '.join(lines)}, as it was built, or build it anew" if lines else "Build the index anew"
             msg = (
                 f"{self.location}: its words were analysed by {manifest.analyzer!r} and questions would be by "
-                f"{self.analyzer!r}, so they would not meet. {remedy}."
+                f"{self.analyzer!r}, so they would not meet. Set analysis.language, analysis.stop_words and "
+                "analysis.word_ngrams as it was built, or build it anew."
             )
             raise IndexFormatError(msg)
         if self.embedder_id is None or self.dimension is None or manifest.dimension is None:
