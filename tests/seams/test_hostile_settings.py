@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from retrieval_core import Chunk, RetrievalConfig, load_config, open_index
+from retrieval_core import RetrievalConfig, load_config, open_index
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -62,20 +62,6 @@ def test_a_deep_table_in_python() -> None:
     """It is refused as Pydantic refuses values."""
     with pytest.raises(ValidationError, match="nested too deeply"):
         RetrievalConfig.model_validate({"store": {"options": nested(5000)}})
-
-
-@pytest.mark.parametrize("table", ["provence", "options"])
-def test_a_file_that_is_found_chooses_no_code(table: str, tmp_path: Path) -> None:
-    """A model of Provence comes with code, which may be somebody else's; a file that is named may choose one."""
-    index = tmp_path / "index.db"
-    with open_index(index, config=load_config(overrides={"embedder.kind": "none"})) as opened:
-        opened.add([Chunk("a#0", "a", "The moon is far.")])
-    file = tmp_path / "retrieval.toml"
-    file.write_text(f'[embedder]\nkind = "none"\n[pruner]\nkind = "provence"\n[pruner.{table}]\nmodel = "me/mine"\n')
-    with pytest.raises(ConfigurationError, match=r"retrieval\.toml sets pruner\.provence, a model whose") as refused:
-        open_index(index)
-    assert "--config" in str(refused.value)
-    assert load_config(file).pruner.provence.model == "me/mine"
 
 
 def test_a_long_kind(tmp_path: Path) -> None:

@@ -50,15 +50,6 @@ def test_a_stronger_source_switches(
     assert getattr(config, section).kind == kind
 
 
-def test_options_of_provence_over_two_sources(tmp_path: Path) -> None:
-    """The kind may be in another source."""
-    file = tmp_path / "settings.toml"
-    file.write_text('[pruner]\nkind = "provence"\n')
-    given = load_config(file, {"pruner.options.model": "mine"}).pruner
-    assert given.custom == {}
-    assert given.provence.model == "mine"
-
-
 def test_empty_tables_arrive() -> None:
     """A class may tell an empty table from none."""
     assert load_config(overrides={"store.options": {"headers": {}, "n": 1}}).store.custom == {"headers": {}, "n": 1}

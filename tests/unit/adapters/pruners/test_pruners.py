@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
 from retrieval_core.adapters.pruners.embedder import DEFAULT_THRESHOLD, EmbedderPruner
-from retrieval_core.adapters.pruners.provence import ProvencePruner
+from retrieval_core.adapters.pruners.provence import MODEL, REVISION, ProvencePruner
 from retrieval_core.adapters.registry import build_pruner
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.config import PrunerConfig
@@ -22,7 +22,6 @@ from retrieval_core.errors import (
     EmbeddingError,
     InvalidParameterError,
     ServiceConnectionError,
-    SettingRenamedWarning,
 )
 from retrieval_core.ports import Kept
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
@@ -164,17 +163,15 @@ def test_kinds() -> None:
     by_vectors = build(FakeEmbedder(), kind="embedder", threshold=0.2)
     assert by_vectors is not None
     assert by_vectors.id == "sentences fake-words-256>=0.2"
-    provence = build(kind="provence", provence={"model": "mine", "revision": "main"})
+    provence = build(kind="provence", threshold=0.2)
     assert provence is not None
-    assert provence.id == "mine@main>=0.1"
+    assert provence.id == f"{MODEL}@{REVISION}>=0.2"
     own = build(kind="retrieval_core.testing.fakes_prune:FakePruner", custom={"batch_size": 3})
     assert isinstance(own, FakePruner)
     with pytest.raises(ConfigurationError, match="'fancy' is none of embedder, local, provence, none"):
         build(kind="fancy")
-    with pytest.raises(ValidationError, match=r"provence\.load"):
-        build(kind="provence", provence={"load": 1})
-    with pytest.warns(SettingRenamedWarning, match=r"pruner\.provence\.model"):
-        assert build(kind="provence", options={"model": "mine"}) is not None
+    with pytest.raises(ValidationError, match="the model and its revision are fixed"):
+        build(kind="provence", provence={"model": "mine"})
 
 
 def test_the_default_threshold_is_for_the_default_embedder() -> None:

@@ -158,7 +158,7 @@ def _merged(layers: Sequence[Layer], problems: list[str], renamed: list[str]) ->
     sources: list[Layer] = []
     merged: dict[str, Any] = {}
     for name, tree in layers:
-        source = rename_moved(tree, name, problems, renamed, weaker=merged)
+        source = rename_moved(tree, name, problems, renamed)
         sources.append(Layer(name, source))
         lay_over(merged, source)
     replace_switches(merged, problems)

@@ -129,6 +129,7 @@ GONE: Mapping[str, str] = MappingProxyType(
         "reranker.concurrency": "at most 4 requests run at a time; remove this setting",
         "relevance_filter.concurrency": "at most 8 requests run at a time; remove this setting",
         "relevance_filter.batch_size": "a request has one chunk; remove this setting",
+        "pruner.provence": "the model and its revision are fixed; remove this table",
         "pruner.concurrency": "at most 4 calls run at a time; remove this setting",
         "cache.semantic.max_size": "the semantic cache keeps the 1,000 queries used last; remove this setting",
         "breaker.pause_seconds": "the pause is always 30 seconds; remove this setting, or set breaker.failures to 0 "
@@ -153,8 +154,6 @@ def rename_moved(
     source: str,
     problems: list[str],
     warnings: list[str],
-    *,
-    weaker: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the settings of a source under their new names.
 
@@ -163,7 +162,6 @@ def rename_moved(
         source: Name of the source, for warnings.
         problems: Receives a line for each removed setting, and for each that has its old and its new name.
         warnings: Receives a sentence for each old name.
-        weaker: The settings of the sources that this one overrides, under their new names.
     """
     result = copy_tree(tree)
     for old, sentence in _beginning_as(GONE, result):
@@ -171,10 +169,7 @@ def rename_moved(
         if paths := [path for path, value in leaves.items() if value != {}]:
             keys = (".".join(map(str, path)) for path in paths)  # a program may give names that are no text
             problems.append(f"{', '.join(keys)}: {sentence}")
-    pruner = value_at(result, "pruner.kind") or value_at(weaker, "pruner.kind")
-    for old, name in _beginning_as(MOVED, result):
-        # Provence is the one built-in kind that had options.
-        new = "pruner.provence" if pruner == "provence" and old == "pruner.options" else name
+    for old, new in _beginning_as(MOVED, result):
         for path, value in _leaves(_pop(result, old.split(".")), ()).items():
             before, now = ".".join((old, *map(str, path))), ".".join((new, *map(str, path)))
             if _put(result, (*new.split("."), *path), value):

@@ -42,8 +42,6 @@ OF_THE_PLACE = frozenset({"index", "store.kind"})
 """Settings that the place of an index says itself, or that are for one run."""
 CAN_NAME_CODE = frozenset({"kind", "fallbacks", "use", "verifier", "token_counter"})
 """Last parts of the keys whose values may be ``package.module:factory``."""
-TABLES_WITH_CODE = frozenset({"pruner.provence"})
-"""Tables that choose a model whose repository contains code that is executed."""
 LONGEST = 65_536
 """Characters of remembered settings that are read."""
 

@@ -11,7 +11,7 @@ from retrieval_core.adapters.stores.settings_memory import lancedb_folder, read_
 from retrieval_core.config import RetrievalConfig, moved
 from retrieval_core.config.base import nested_tree
 from retrieval_core.config.loading import Layer, explicit_tree, load_over, merge_layers, read_toml
-from retrieval_core.config.remembered import TABLES_WITH_CODE, names_code, read_remembered, remember
+from retrieval_core.config.remembered import names_code, read_remembered, remember
 from retrieval_core.errors import ConfigurationError, RetrievalError
 
 if TYPE_CHECKING:
@@ -210,14 +210,8 @@ def _refuse_code(file: Path, tree: Mapping[str, Any]) -> None:
         for name, value in _table(tree, section).items():
             key = f"{section}.{name}"
             if names_code(key, value):
-                shown = f"{key} to custom code: {value!r:.80}"
-            elif key in TABLES_WITH_CODE and value:
-                shown = f"{key}, a model whose repository contains code"
-            else:
-                shown = ""
-            if shown:
                 msg = (
-                    f"{file} sets {shown}. Code is not run from a file that is "
+                    f"{file} sets {key} to custom code: {value!r:.80}. Code is not run from a file that is "
                     f"found beside an index. If you trust it, name the file: --config {file}, or in Python "
                     f"open_index(config={str(file)!r})"
                 )

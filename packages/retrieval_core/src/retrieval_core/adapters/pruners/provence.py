@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.adapters.local_models.work import Pooled, needing_extra
 from retrieval_core.adapters.pruners.align import aligned
-from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import Kept, Pruner
 from retrieval_core.run.caching import Lazy
@@ -36,15 +35,6 @@ class ProvenceModel(Protocol):
         ...
 
 
-class ProvenceSettings(AdapterSettings):
-    """Provence, a model that keeps the relevant sentences of a chunk."""
-
-    model: str = MODEL
-    """Name of the model on the Hugging Face hub, or a folder."""
-    revision: str = REVISION
-    """Commit of the model's repository. Code from this commit is executed."""
-
-
 class ProvencePruner(Pooled, Pruner):
     """Prunes with Provence; a :class:`~retrieval_core.ports.Pruner`.
 
@@ -65,8 +55,6 @@ class ProvencePruner(Pooled, Pruner):
         InvalidParameterError: The threshold is not in [0, 1].
     """
 
-    Settings = ProvenceSettings
-
     def __init__(
         self,
         model: str = MODEL,
@@ -85,10 +73,10 @@ class ProvencePruner(Pooled, Pruner):
         super().__init__("provence", 1, _BATCH_SIZE)
 
     @classmethod
-    def from_settings(cls, settings: ProvenceSettings, parts: AdapterParts) -> Self:
+    def from_settings(cls, settings: None, parts: AdapterParts) -> Self:  # noqa: ARG003 - it has none
         """Make it from its settings, loading nothing."""
         threshold: float | None = parts.section.threshold
-        return cls(**dict(settings), threshold=DEFAULT_THRESHOLD if threshold is None else threshold)
+        return cls(threshold=DEFAULT_THRESHOLD if threshold is None else threshold)
 
     @property
     def id(self) -> str:
