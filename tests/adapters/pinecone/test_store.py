@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -312,6 +313,23 @@ def test_damage_is_looked_for_in_some_documents() -> None:
             record.values = unit(7) if name in {"a", "b"} else record.values
         for documents, names in ((None, {"a", "b"}), (["first"], {"a"}), (["other"], set[str]())):
             assert (await store.find_damage(documents)).chunks.keys() == names
+
+    with WireServer(service) as server:
+        run(server, test)
+
+
+def test_records_without_checksums_are_counted() -> None:
+    """An older version wrote none, so nobody can say whether these chunks are what they were."""
+    service = PineconeService(DIMENSION)
+
+    async def test(store: PineconeStore) -> None:
+        await put(store, *(chunk(name, document=name) for name in "abc"))
+        for name in "ab":
+            metadata = service.records()[name].metadata
+            kept = json.loads(metadata["_rc"])
+            metadata["_rc"] = json.dumps({key: value for key, value in kept.items() if key != "seal"})
+        damage = await store.find_damage(None)
+        assert (damage.unsealed, damage.chunks) == (2, {})
 
     with WireServer(service) as server:
         run(server, test)
