@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core import Chunk, Document, RetrievalPipeline, load_config, open_index, open_indexes
-from retrieval_core.errors import IndexNotFoundError, StoreError
+from retrieval_core.adapters.stores.memory import MemoryStore
+from retrieval_core.errors import IndexNotFoundError, SearchError, StoreError
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import DocumentInfo
 
@@ -129,6 +130,18 @@ def test_a_store_that_cannot_list_says_so() -> None:
             return ()
 
     with RetrievalPipeline(Bare()) as pipeline, pytest.raises(StoreError, match=r"Bare.*document_ids\(\)"):  # pyright: ignore[reportArgumentType]
+        list(pipeline.documents())
+
+
+@pytest.mark.parametrize("ids", [[1, 2], None, "ab"])
+def test_a_store_that_lists_no_ids_is_named(ids: object) -> None:
+    """Ids that aren't strings would be sorted and looked up, and nobody would know why nothing is found."""
+
+    class Odd(MemoryStore):
+        async def _document_ids(self) -> Any:
+            return ids
+
+    with RetrievalPipeline(Odd()) as pipeline, pytest.raises(SearchError, match=r"expected a list of ids, got"):
         list(pipeline.documents())
 
 
