@@ -370,27 +370,16 @@ def collection(folder: Path) -> None:
 
 
 def test_evaluating_prints_figures(shell: Shell) -> None:
-    """As JSON with exactly the documented keys, for people as a table, and as a TREC run."""
+    """As JSON with exactly the documented keys, and for people as a table."""
     pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
     collection(shell.folder)
-    figures = shell.json("evaluate", "beir", "--run", "run.txt")
+    figures = shell.json("evaluate", "beir")
     keys = {"queries", "ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms", "index_seconds", "index_bytes"}
     assert figures.keys() == keys
     assert figures["latency_ms"].keys() == {"p50", "p95"}
     assert (figures["queries"], figures["ndcg@10"]) == (2, 1.0)
-    assert (shell.folder / "run.txt").read_text().startswith("q1 Q0 d1 1 ")
     assert shell.json("evaluate", "beir", "--limit", "1", "--store", "memory", "--fusion", "rrf")["queries"] == 1
     assert "ndcg@10" in shell("evaluate", "beir", "--mode", "lexical").stdout
-
-
-def test_a_file_that_cannot_be_written_is_a_failure(shell: Shell) -> None:
-    """One line that names it, and no traceback."""
-    pytest.importorskip("ir_measures", reason="pip install 'retrieval-core[evaluate]'")
-    collection(shell.folder)
-    (shell.folder / "taken").mkdir()
-    result = shell("evaluate", "beir", "--run", "beir/corpus.jsonl/run.txt")
-    assert result.exit_code == 2
-    assert "run.txt" in result.stderr
 
 
 def test_a_trace_is_shown_on_request(shell: Shell) -> None:

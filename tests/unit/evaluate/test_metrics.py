@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
-from itertools import pairwise
 from math import log2
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.errors import MissingExtraError
-from retrieval_core.evaluate.run import Measures, ScoredDocument, measure, rank_documents, write_run
+from retrieval_core.evaluate.run import Measures, ScoredDocument, measure, rank_documents
 from retrieval_core.types import Chunk, Hit, Scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 ir_measures = pytest.importorskip("ir_measures")
 
@@ -156,36 +153,3 @@ def test_the_best_order_measures_one(grades: dict[str, int]) -> None:
     """No order is better than that of the grades."""
     ideal = ranked(*sorted(grades, key=lambda document_id: -grades[document_id]))
     assert as_tuple(measure({"q": grades}, {"q": ideal})) == approximately(Measures(1, 1, 1, 1, {}))
-
-
-@settings(deadline=None)
-@given(st.dictionaries(ids, cases(), min_size=1, max_size=4))
-def test_a_run_file_read_back_is_the_same_run(
-    tmp_path_factory: pytest.TempPathFactory, queries: dict[str, tuple[dict[str, int], list[ScoredDocument]]]
-) -> None:
-    """Ids may hold anything; the order survives, and other tools get our figures from the file."""
-    path = tmp_path_factory.mktemp("run") / "run.txt"
-    judgements = {query_id: grades for query_id, (grades, _) in queries.items()}
-    rankings = {query_id: ranking for query_id, (_, ranking) in queries.items()}
-    write_run(path, rankings)
-    read: dict[str, list[ScoredDocument]] = {}
-    for row in ir_measures.read_trec_run(str(path)):
-        document = ScoredDocument(unquote(row.doc_id), row.score)
-        read.setdefault(unquote(row.query_id), []).append(document)
-    assert {query_id: [item.document_id for item in ranking] for query_id, ranking in read.items()} == {
-        query_id: [item.document_id for item in ranking] for query_id, ranking in rankings.items() if ranking
-    }
-    for ranking in read.values():
-        assert all(first.score > second.score for first, second in pairwise(ranking))
-    assert measure(judgements, read) == measure(judgements, rankings)
-
-
-def test_a_run_file_has_the_six_columns_of_trec(tmp_path: Path) -> None:
-    """Usual ids stand as they are; a score that does not fall is written as the next smaller number."""
-    ranking = [ScoredDocument("Geneva Durben", 0.9), ScoredDocument("70%", 0.5), ScoredDocument("straße/1", 0.5)]
-    write_run(tmp_path / "run.txt", {"q 1": ranking}, tag="my run")
-    assert (tmp_path / "run.txt").read_text(encoding="utf-8") == (
-        "q%201 Q0 Geneva%20Durben 1 0.9 my%20run\n"
-        "q%201 Q0 70%25 2 0.5 my%20run\n"
-        "q%201 Q0 straße/1 3 0.49999997 my%20run\n"
-    )

@@ -150,26 +150,6 @@ def test_progress_counts_documents_and_then_queries(collection: Collection) -> N
     assert seen == [("index", 5, 5), ("query", 1, 3), ("query", 2, 3), ("query", 3, 3)]
 
 
-def test_the_run_file_holds_every_ranking(collection: Collection, tmp_path: Path) -> None:
-    """Queries that found nothing have no line."""
-    run(collection, run_file=tmp_path / "run.txt")
-    rows = [line.split() for line in (tmp_path / "run.txt").read_text().splitlines()]
-    assert [(row[0], row[2], row[3]) for row in rows] == [
-        ("q1", "d1", "1"),
-        ("q1", "d%202", "2"),
-        ("q2", "d3", "1"),
-        ("q2", "d4", "2"),
-    ]
-
-
-def test_a_run_file_without_a_folder_is_refused_before_the_work(collection: Collection, tmp_path: Path) -> None:
-    """An hour of indexing should not end in an error that could have come first."""
-    embedder = FakeEmbedder()
-    with pytest.raises(InvalidParameterError, match="there is no folder"):
-        run(collection, embedder=embedder, run_file=tmp_path / "none" / "run.txt")
-    assert not embedder.batches
-
-
 def test_a_missing_extra_is_reported_before_the_work(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the same reason."""
     monkeypatch.setitem(sys.modules, "ir_measures", None)

@@ -234,12 +234,6 @@ def open_command(*, arguments: tuple[str, ...]) -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Read the relevance judgements from this file.",
 )
-@click.option(
-    "--run",
-    "run_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the rankings to this file, as a TREC run.",
-)
 @click.option("--limit", type=click.IntRange(min=1), help="Evaluate only the first N queries.", metavar="N")
 @click.option("--store", metavar="KIND", help="Set store.kind, such as lancedb.")
 @click.option("--mode", metavar="MODE", help="Set search.mode: hybrid, vector or keyword.")
@@ -249,7 +243,6 @@ def evaluate_command(
     *,
     folder: Path,
     qrels: Path | None,
-    run_file: Path | None,
     limit: int | None,
     fusion: str | None,
     given: Given,
@@ -267,7 +260,7 @@ def evaluate_command(
     config = given.config(is_for_index=False, search__fusion=fusion)
     collection = load_collection(folder, qrels)
     with progress_bar("") as show:
-        report = asyncio.run(evaluate(collection, config, limit=limit, on_progress=show, run_file=run_file))
+        report = asyncio.run(evaluate(collection, config, limit=limit, on_progress=show))
     if given.as_json:
         print_json(report.to_json())
     else:

@@ -9,10 +9,9 @@ from retrieval_core.evaluate.run import (
     load_collection,
     measure,
     rank_documents,
-    write_run,
 )
 
 __all__ = [
     "Collection", "EvaluationReport", "Measures", "ScoredDocument", "evaluate", "load_collection", "measure",
-    "rank_documents", "write_run",
+    "rank_documents",
 ]  # fmt: skip

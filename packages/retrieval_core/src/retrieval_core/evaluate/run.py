@@ -13,16 +13,17 @@ tabs; where a line has none, by white space.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 from urllib.parse import quote
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from retrieval_core.config.base import problems_of
 from retrieval_core.errors import (
     IndexNotFoundError,
     InvalidParameterError,
@@ -36,10 +37,9 @@ from retrieval_core.types import Document, FrozenDict, content_hash
 from retrieval_core.types.filters import NotIn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Collection as SizedIterable
     from types import ModuleType
-    from typing import BinaryIO
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.index import Index
@@ -97,12 +97,15 @@ def load_collection(folder: str | Path, qrels: str | Path | None = None) -> Coll
             query or document. The message has the file and the line.
     """
     folder = Path(folder)
-    corpus = folder / "corpus.jsonl"
+    corpus, queries_file = folder / "corpus.jsonl", folder / "queries.jsonl"
     document_ids: set[str] = set()
     for number, row in _rows(corpus):
         document_ids.add(_unused(corpus, number, _document(corpus, number, row).id, document_ids))
-    queries_file = folder / "queries.jsonl"
-    texts = _read_queries(queries_file)
+    texts: dict[str, str] = {}
+    for number, row in _rows(queries_file):
+        if not row.text.strip():
+            _refuse(queries_file, number, f"the query {row.id!r} has an empty text; give it one or leave it out")
+        texts[_unused(queries_file, number, row.id, texts)] = row.text
     qrels_file = Path(qrels) if qrels is not None else folder / "qrels" / "test.tsv"
     judgements = _read_judgements(qrels_file, texts, document_ids)
     queries = {query_id: text for query_id, text in texts.items() if query_id in judgements}
@@ -114,38 +117,47 @@ def load_collection(folder: str | Path, qrels: str | Path | None = None) -> Coll
     )
 
 
-def _document(file: Path, number: int, row: Mapping[str, Any]) -> Document:
-    text, title = _text(file, number, row, "text"), _text(file, number, row, "title", default="")
-    if not text.strip():
-        text, title = title, ""
+class _Row(BaseModel):
+    """A line of the corpus or of the queries."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: Annotated[str, Field(alias="_id", min_length=1)]
+    text: str
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+
+    @field_validator("id")
+    @classmethod
+    def _has_no_space_around(cls, value: str) -> str:
+        if value != value.strip():
+            msg = "it must not begin or end with white space"
+            raise ValueError(msg)
+        return value
+
+
+def _rows(file: Path) -> Iterator[tuple[int, _Row]]:
+    """Yield the rows of a file with their line numbers, without empty lines."""
+    for number, line in _lines(file):
+        try:
+            yield number, _Row.model_validate_json(line)
+        except ValidationError as error:
+            _refuse(file, number, "; ".join(problems_of(error)))
+
+
+def _document(file: Path, number: int, row: _Row) -> Document:
+    text, title = (row.text, row.title) if row.text.strip() else (row.title or "", None)
     try:
         return Document(
-            id=_id(file, number, row),
+            id=row.id,
             text=text,
             source=file.name,
             content_hash=content_hash(text),
             title=title or None,
-            metadata=_metadata(file, number, row),
+            metadata=row.metadata or {},
         )
     except InvalidParameterError as error:
         _refuse(file, number, f"the metadata cannot be used: {error}")
-
-
-def _metadata(file: Path, number: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = row.get("metadata")
-    if metadata is not None and not isinstance(metadata, dict):
-        _refuse(file, number, f"'metadata' must be a JSON object, got {metadata!r:.80}")
-    return metadata or {}  # pyright: ignore[reportUnknownVariableType] - JSON objects have text keys
-
-
-def _read_queries(file: Path) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for number, row in _rows(file):
-        query_id = _unused(file, number, _id(file, number, row), texts)
-        texts[query_id] = _text(file, number, row, "text")
-        if not texts[query_id].strip():
-            _refuse(file, number, f"the query {query_id!r} has an empty text; give it one or leave it out")
-    return texts
 
 
 def _read_judgements(
@@ -157,7 +169,10 @@ def _read_judgements(
         if number == 1 and columns == _HEADER:
             continue
         query_id, document_id, written = columns
-        grade = _grade(file, number, written)
+        try:
+            grade = int(written)
+        except ValueError:
+            _refuse(file, number, f"the grade must be a whole number, got {written!r:.80}")
         if query_id not in queries:
             _refuse(file, number, f"there is no query {query_id!r}; add it to queries.jsonl or leave the judgement out")
         if document_id not in documents:
@@ -189,58 +204,17 @@ def _columns(file: Path, number: int, line: bytes) -> tuple[str, str, str]:
     return columns[0], columns[-2], columns[-1]
 
 
-def _grade(file: Path, number: int, written: str) -> int:
-    try:
-        return int(written)
-    except ValueError:
-        _refuse(file, number, f"the grade must be a whole number, got {written!r:.80}")
-
-
-def _rows(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the JSON objects of a file with their line numbers, without empty lines."""
-    for number, line in _lines(file):
-        try:
-            row = json.loads(line)
-        except ValueError as error:  # broken JSON, and bytes that are no UTF-8
-            _refuse(file, number, f"not valid JSON ({error}); each line must be one JSON object, in UTF-8")
-        if not isinstance(row, dict):
-            _refuse(file, number, f"each line must be one JSON object, got {row!r:.80}")
-        yield number, row  # pyright: ignore[reportUnknownVariableType] - JSON objects have text keys
-
-
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    with _opened(file) as stream:
-        for number, line in enumerate(stream, start=1):
-            if line.strip():
-                yield number, line
-
-
-@contextmanager
-def _opened(file: Path) -> Generator[BinaryIO]:
     try:
         with file.open("rb") as stream:
-            yield stream
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    yield number, line
     except FileNotFoundError as error:
         hint = "a collection is a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv"
         raise UnreadableFileError(str(file), f"there is no such file; {hint}") from error
     except OSError as error:
         raise UnreadableFileError(str(file), error.strerror or type(error).__name__) from error
-
-
-def _id(file: Path, number: int, row: Mapping[str, Any]) -> str:
-    identifier = _text(file, number, row, "_id")
-    if not identifier or identifier != identifier.strip():
-        _refuse(file, number, f"'_id' must not be empty or begin or end with white space, got {identifier!r:.80}")
-    return identifier
-
-
-def _text(file: Path, number: int, row: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    value = row.get(key)
-    value = default if value is None else value
-    if not isinstance(value, str):
-        found = "and it is missing" if value is None else f"got {value!r:.80}"
-        _refuse(file, number, f"{key!r} must be text, {found}")
-    return value
 
 
 def _unused(file: Path, number: int, identifier: str, taken: SizedIterable[str]) -> str:
@@ -324,22 +298,6 @@ def measure(judgements: Mapping[str, Mapping[str, int]], rankings: Mapping[str, 
     )
 
 
-def write_run(path: Path, rankings: Mapping[str, Sequence[ScoredDocument]], tag: str = "retrieval-core") -> None:
-    """Write rankings as a TREC run, ``query-id Q0 document-id rank score tag``, from which trec_eval gets our figures.
-
-    In ids, white space, other unprintable characters and the percent sign are percent-encoded;
-    :func:`urllib.parse.unquote` restores them. Readers of the format sort by score in single precision, and break ties
-    differently. So a score that is not below the previous one is written as the next smaller float32.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for query_id, ranking in rankings.items():
-            for rank, (document_id, score) in enumerate(_falling(ranking), start=1):
-                file.write(f"{_token(query_id)} Q0 {_token(document_id)} {rank} {score} {_token(tag)}\n")
-
-
 def load_library() -> ModuleType:
     """Return the module ``ir_measures``.
 
@@ -351,16 +309,6 @@ def load_library() -> ModuleType:
     except ImportError as error:
         raise MissingExtraError("evaluate", "measuring retrieval") from error
     return ir_measures
-
-
-def _falling(ranking: Sequence[ScoredDocument]) -> Iterator[tuple[str, str]]:
-    """Yield document ids with scores, as text, that fall strictly in single precision."""
-    import numpy as np  # noqa: PLC0415 - not needed to import this module
-
-    lowest = np.float32(np.inf)
-    for item in ranking:
-        lowest = min(np.float32(item.score), np.nextafter(lowest, np.float32(-np.inf)))
-        yield item.document_id, str(lowest)
 
 
 def _token(text: str) -> str:
@@ -418,7 +366,6 @@ async def evaluate(
     store: Store | None = None,
     limit: int | None = None,
     on_progress: OnProgress | None = None,
-    run_file: Path | None = None,
 ) -> EvaluationReport:
     """Index a collection, ask every query, one after the other, and measure the rankings.
 
@@ -432,17 +379,15 @@ async def evaluate(
         embedder: Used in place of the configured one, and closed afterwards.
         store: Used in place of the configured one, and closed afterwards; it must be empty.
         limit: Ask only the first ``limit`` queries, at least 1.
-        run_file: File for the rankings; see :func:`write_run`.
 
     Raises:
         MissingExtraError: ``ir-measures`` is not installed.
-        InvalidParameterError: ``limit`` is less than 1, the store is not empty, or the run file's folder is missing.
+        InvalidParameterError: ``limit`` is less than 1, or the store is not empty.
         SearchError: The result of a query was degraded, so that the figures would not be the configuration's.
         UnreadableFileError: The corpus has changed and cannot be read any more.
-        OSError: The run file cannot be written.
         RetrievalError: The index could not be built, or a query failed.
     """
-    await asyncio.to_thread(_check_output, run_file)
+    await asyncio.to_thread(load_library)  # now, and not after all the work is done
     config = config.model_copy(update={"cache": config.cache.model_copy(update={"kind": "none"})})
     asked = collection if limit is None else collection.first(limit)
     report = on_progress or _ignore
@@ -457,8 +402,6 @@ async def evaluate(
         )  # closed, so that nothing waits to be written
     finally:
         await asyncio.to_thread(folder.cleanup)
-    if run_file is not None:
-        await asyncio.to_thread(write_run, run_file, rankings)
     return _judged(asked, rankings, latencies, index_seconds, index_bytes)
 
 
@@ -578,11 +521,3 @@ def _judged(
 
 def _size_of(folder: Path) -> int | None:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) or None
-
-
-def _check_output(run_file: Path | None) -> None:
-    """Raise now what would otherwise be raised after all the work is done."""
-    load_library()
-    if run_file is not None and not run_file.parent.is_dir():
-        msg = f"{run_file} cannot be written: there is no folder {run_file.parent}"
-        raise InvalidParameterError(msg)
