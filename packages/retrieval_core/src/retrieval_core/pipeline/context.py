@@ -11,14 +11,13 @@ import asyncio
 import logging
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from retrieval_core.errors import StoreError, checked_count
 from retrieval_core.pipeline.stages.budget import assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
-from retrieval_core.pipeline.stages.search import fetch, store_answer
+from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.ports.plugin import are
 from retrieval_core.run.outcomes import Failed, raise_faults, value_of
 from retrieval_core.text.prompting import shorten
 from retrieval_core.text.quotes import find_quote
@@ -397,11 +396,7 @@ async def _read_ids(run: Run, store: Store) -> Sequence[str]:
         )
         raise StoreError(msg)
     outcome = await run.on("store").call("documents", store.document_ids)
-    return sorted(value_of(store_answer(outcome, "documents", _problem)))
-
-
-def _problem(ids: Any) -> str | None:
-    return None if are(ids, lambda name: isinstance(name, str)) else f"expected a list of ids, got {ids!r:.80}"
+    return sorted(value_of(outcome))
 
 
 async def _read_page(run: Run, store: Store, ids: Sequence[str]) -> list[DocumentInfo]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from itertools import islice
 from math import fsum, isfinite
-from numbers import Real
 from operator import attrgetter
 from typing import (
     TYPE_CHECKING,
@@ -21,6 +20,7 @@ from typing import (
 )
 
 from retrieval_core.errors import (
+    IncompleteSearchError,
     IndexNotFoundError,
     InvalidParameterError,
     SearchError,
@@ -30,8 +30,8 @@ from retrieval_core.errors import (
     checked_count,
 )
 from retrieval_core.ports.index_values import Candidate, Fetched, TermCounts
-from retrieval_core.ports.plugin import Wrapper, check_members
-from retrieval_core.types import Chunk
+from retrieval_core.ports.plugin import Wrapper, are, call_plugin, calls_plugin, check_members
+from retrieval_core.ports.retrievers import are_candidates
 from retrieval_core.types.filters import OPERATORS, operators_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         StoredDamage,
         StoreInfo,
     )
-    from retrieval_core.types import JSON
+    from retrieval_core.types import JSON, Chunk
     from retrieval_core.types.filters import Filter
 
 T = TypeVar("T")
@@ -74,6 +74,8 @@ Capability: TypeAlias = Literal[
 ]
 """Names of the optional methods of a store."""
 _OPTIONAL: tuple[Capability, ...] = get_args(Capability)
+_CHECKED = ("search", "search_both", "fetch", "count_terms", "document_ids")
+"""The methods whose answers are checked, for objects without the base class too."""
 _REQUIRED = ("describe", "upsert", "delete", "search", "fetch")
 _READING = frozenset({"search", "fetch", "count_terms", "version", "_search", "_fetch", "_count_terms", "_version"})
 _CHUNK_ID, _SCORE = attrgetter("chunk_id"), attrgetter("score")
@@ -209,6 +211,7 @@ class Store(ABC):
         """
         return await self._read_or(0, self._delete, document_ids)
 
+    @calls_plugin
     async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates, best first; equal scores are ordered by chunk id.
 
@@ -224,8 +227,9 @@ class Store(ABC):
         """
         self._check_open()
         check_search(request, self.filter_operators)
-        return check_candidates(await self._search(request))
+        return await _candidates(self._search, request)
 
+    @calls_plugin
     async def fetch(self, request: FetchRequest) -> Fetched:
         """Return those of the requested records that exist.
 
@@ -236,7 +240,7 @@ class Store(ABC):
         """
         self._check_open()
         check_filter(request.filter, self.filter_operators)
-        return _expect(await self._fetch(request), Fetched)
+        return _expect(await call_plugin(self._fetch, request), Fetched)
 
     async def aclose(self) -> None:
         """Close files, connections and threads; further calls are errors. Closing twice is fine."""
@@ -271,6 +275,7 @@ class Store(ABC):
         """
         return await self._read_or(None, self._version)
 
+    @calls_plugin
     async def document_ids(self) -> Sequence[str]:
         """Return the id of each document, once, in any order; documents that have chunks only are included.
 
@@ -279,7 +284,10 @@ class Store(ABC):
             StoreError: The index cannot be read, or another program filled it.
         """
         self._check_open()
-        return await self._document_ids()
+        ids = await call_plugin(self._document_ids)
+        if not are(ids, lambda name: isinstance(name, str)):
+            raise _refused(f"expected a list of ids, got {ids!r:.80}")
+        return ids
 
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source by its name, so that only changed files are indexed again."""
@@ -325,6 +333,7 @@ class Store(ABC):
         check_filter(condition, self.filter_operators)
         return await self._read_or(0, self._count_chunks, condition)
 
+    @calls_plugin
     async def count_terms(self, terms: Sequence[str], condition: Filter | None = None) -> TermCounts:
         """Return how many chunks pass a filter, and how many of these contain each term; 0 before the first write.
 
@@ -338,7 +347,7 @@ class Store(ABC):
         """
         check_filter(condition, self.filter_operators)
         nothing = TermCounts(0, dict.fromkeys(terms, 0))
-        return _expect(await self._read_or(nothing, self._count_terms, terms, condition), TermCounts)
+        return _expect(await self._read_or(nothing, call_plugin, self._count_terms, terms, condition), TermCounts)
 
     async def fields(self, limit: int) -> Mapping[str, FieldInfo]:
         """Return the fields of all chunks by their paths, as :func:`retrieval_core.types.filters.lookup` finds them.
@@ -382,6 +391,7 @@ class Store(ABC):
         self._check_open()
         return await self._sample_records()
 
+    @calls_plugin
     async def search_both(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates of native hybrid search, best first, with the store's own score.
 
@@ -398,7 +408,7 @@ class Store(ABC):
             raise InvalidParameterError(msg)
         checked_count(request.limit, "limit")
         check_filter(request.filter, self.filter_operators)
-        return check_candidates(await self._search_both(request))
+        return await _candidates(self._search_both, request)
 
     async def describe_collection(self) -> CollectionState | None:
         """Return the service's report on the collection, even if it can't be searched.
@@ -556,13 +566,16 @@ class Store(ABC):
 def as_store(given: object) -> Store:
     """Return an object as a store.
 
-    An instance of :class:`Store` is returned as it is. Any other object with the public methods of a store is wrapped.
-    The wrapper has all attributes of the object, which is its attribute ``wrapped``.
+    An instance of :class:`Store` is returned as it is, unless it has its own version of a method that checks. Any other
+    object with the public methods of a store is wrapped. The wrapper has all attributes of the object, which is its
+    attribute ``wrapped``.
 
     Raises:
         InvalidParameterError: It has no ``describe()``, ``search()`` or ``fetch()``, or is a class.
     """
-    if isinstance(given, Store):
+    if isinstance(given, Store) and not any(
+        getattr(type(given), name) is not getattr(Store, name) or name in vars(given) for name in _CHECKED
+    ):
         return given
     advice = "see retrieval_core.ports.Store; a built-in store is chosen by store.kind in the configuration"
     check_members(given, ("describe", "search", "fetch"), "store", advice)
@@ -571,12 +584,12 @@ def as_store(given: object) -> Store:
     has |= {name for name in {*dir(Store)} - has if hasattr(given, name)}  # what it passes on from another object
     not_its_own = {"held", "hold"} - {*dir(kind)}  # but of what it wraps itself, which finds something else
     own = {
-        name: property(attrgetter(f"wrapped.{name}"))
+        f"_{name}" if name in _CHECKED else name: property(attrgetter(f"wrapped.{name}"))
         for name in has
         if not name.startswith("_") and name not in {"wrapped", *not_its_own}
     }
     names: dict[str, Any] = {**own, "__module__": kind.__module__, "__doc__": kind.__doc__}
-    for name in _REQUIRED:
+    for name in {*_REQUIRED} - {*_CHECKED}:
         names.setdefault(name, _missing(name))
     return type(kind.__name__, (_Wrapper,), names)(given)
 
@@ -646,6 +659,17 @@ def check_filter(condition: Filter | None, operators: frozenset[str]) -> None:
         raise UnsupportedFilterError(msg)
 
 
+async def _candidates(
+    search: Callable[[SearchRequest], Awaitable[object]], request: SearchRequest
+) -> tuple[Candidate, ...]:
+    """Return what a search found; also what an incomplete one found is checked."""
+    try:
+        return check_candidates(await call_plugin(search, request))
+    except IncompleteSearchError as error:
+        error.found = check_candidates(error.found)
+        raise
+
+
 def check_candidates(answer: object) -> tuple[Candidate, ...]:
     """Return what a search found.
 
@@ -665,24 +689,16 @@ def check_candidates(answer: object) -> tuple[Candidate, ...]:
                 return tuple(found)
         except (AttributeError, TypeError, ValueError, OverflowError):
             pass
-        if all(map(_is_candidate, found)):
+        if are_candidates(found):
             return tuple(found)
-    msg = f"the answer of the store cannot be used: it gave {answer!r:.80}, which are no candidates"
-    raise SearchError(msg)
-
-
-def _is_candidate(item: Any) -> bool:
-    if not isinstance(item, Candidate) or not isinstance(item.chunk_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return False
-    try:
-        is_finite = isinstance(item.score, Real) and isfinite(item.score)
-    except OverflowError:
-        return False
-    return is_finite and (item.chunk is None or (isinstance(item.chunk, Chunk) and item.chunk.id == item.chunk_id))  # pyright: ignore[reportUnnecessaryIsInstance]
+    raise _refused(f"it gave {answer!r:.80}, which are no candidates")
 
 
 def _expect(answer: object, kind: type[T]) -> T:
     if isinstance(answer, kind):
         return answer
-    msg = f"the answer of the store cannot be used: it gave {answer!r:.80}, which is no {kind.__name__}"
-    raise SearchError(msg)
+    raise _refused(f"it gave {answer!r:.80}, which is no {kind.__name__}")
+
+
+def _refused(problem: str) -> SearchError:
+    return SearchError(f"the answer of the store cannot be used: {problem}")

@@ -28,7 +28,7 @@ from functools import cached_property
 from math import log, tanh
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
-from retrieval_core.pipeline.stages.search import candidates_problem, fetch, store_answer
+from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import FetchRequest, SearchRequest, TermCounts
 from retrieval_core.run.outcomes import Failed, Ok
@@ -271,10 +271,6 @@ def curve_for(signals: Signals) -> Curve | None:
     return BY_WORDS[key] if signals.cosine is None or key not in WITH_COSINE else WITH_COSINE[key]
 
 
-def _counts_problem(answer: object) -> str | None:
-    return None if isinstance(answer, TermCounts) else f"it gave {answer!r:.80}, which is no TermCounts"
-
-
 async def _counts(
     run: Run, store: Store, held: HeldIndex | None, terms: Sequence[str], condition: Filter | None
 ) -> TermCounts | None:
@@ -284,7 +280,6 @@ async def _counts(
     if "count_terms" not in store.capabilities:
         return None
     outcome = await run.within(SHARE).without_retries().call("terms", store.count_terms, terms, condition)
-    outcome = store_answer(outcome, "terms", _counts_problem)
     return outcome.value if isinstance(outcome, Ok) and outcome.value.chunks else None
 
 
@@ -300,7 +295,6 @@ async def _unknown(
             outcome = bound.now("identifiers", held.search, request)
         else:
             outcome = await bound.call("identifiers", store.search, request)
-            outcome = store_answer(outcome, "identifiers", candidates_problem)
         if not isinstance(outcome, Ok):
             return False
         texts = [each.chunk.indexed_text for each in outcome.value if each.chunk is not None]

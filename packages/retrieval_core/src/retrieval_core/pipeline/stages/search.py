@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, SearchError, as_embedding_error
+from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, as_embedding_error
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge
 from retrieval_core.pipeline.stages.state import Candidates, Expansion, SearchResults, Stage, identify
 from retrieval_core.ports import Fetched, FetchRequest, Retriever, SearchRequest, as_plugin
-from retrieval_core.ports.retrievers import are_candidates
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault, is_damage, raise_nothing_searched
 from retrieval_core.run.sync import to_a_loop
 from retrieval_core.types import Origin, Query, Scores
@@ -175,7 +174,7 @@ def _candidates_of(outcome: Ok[Candidates] | Failed | None) -> Candidates | None
     if isinstance(outcome, Ok):
         return outcome.value
     error = None if outcome is None else outcome.error
-    return error.found if isinstance(error, IncompleteSearchError) and are_candidates(error.found) else None
+    return error.found if isinstance(error, IncompleteSearchError) else None
 
 
 async def _ask(run: Run, sources: Sources, stage: str, request: SearchRequest) -> Ok[Candidates] | Failed:
@@ -192,40 +191,16 @@ async def read(run: Run, store: Store, held: HeldIndex | None, request: FetchReq
 async def _ask_store(
     run: Run, stage: str, function: Callable[[SearchRequest], Awaitable[Candidates]], request: SearchRequest
 ) -> Ok[Candidates] | Failed:
-    """Return what a store answered, as a failure where these are no candidates."""
+    """Return what a store found."""
     # Counted by the kind of search: one that is dead must not keep the others, and the passages, from being read.
-    outcome = await run.on(f"the store's {stage} search").call(stage, function, request)
-    return store_answer(outcome, stage, candidates_problem)
+    return await run.on(f"the store's {stage} search").call(stage, function, request)
 
 
 async def fetch(
     run: Run, store: Store, request: FetchRequest, *, stage: str = "fetch", backend: str = "store"
 ) -> Ok[Fetched] | Failed:
     """Return what a store has of what was asked for."""
-    outcome = await run.on(backend).call(stage, store.fetch, request)
-    return store_answer(outcome, stage, lambda answer: _problem(answer, Fetched))
-
-
-def store_answer(outcome: Ok[T] | Failed, stage: str, problem: Callable[[Any], str | None]) -> Ok[T] | Failed:
-    """Return the outcome of a call of a store, as a failure if its answer can't be used.
-
-    Args:
-        outcome: Of the call.
-        stage: The call's.
-        problem: Says what is wrong with an answer; ``None`` for nothing.
-    """
-    if isinstance(outcome, Failed) or (wrong := problem(outcome.value)) is None:
-        return outcome
-    return Failed(stage, SearchError(f"the answer of the store cannot be used: {wrong}"))
-
-
-def candidates_problem(answer: object) -> str | None:
-    """Return what is wrong with what a search found; ``None`` for nothing."""
-    return None if are_candidates(answer) else f"it gave {answer!r:.80}, which are no candidates"
-
-
-def _problem(answer: object, kind: type) -> str | None:
-    return None if isinstance(answer, kind) else f"it gave {answer!r:.80}, which is no {kind.__name__}"
+    return await run.on(backend).call(stage, store.fetch, request)
 
 
 async def search_expansions(
