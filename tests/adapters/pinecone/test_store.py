@@ -215,6 +215,18 @@ def test_filters_on_what_pinecone_cannot_compare() -> None:
         run(server, test)
 
 
+def test_long_ids_fit_into_addresses() -> None:
+    """Ids that are asked for are part of an address, which a server takes up to some length only."""
+
+    async def test(store: PineconeStore) -> None:
+        names = {f"{number:03}{'x' * 400}" for number in range(60)}
+        await put(store, *(chunk(name) for name in names))
+        assert (await store.fetch(FetchRequest(chunk_ids=tuple(names)))).chunks.keys() == names
+
+    with WireServer(PineconeService(DIMENSION)) as server:
+        run(server, test)
+
+
 def test_a_source_is_forgotten_before_its_documents() -> None:
     """A deletion that breaks off in its middle leaves nothing that would be taken for up to date."""
 
