@@ -30,7 +30,7 @@ from support.wire_server import BrokenJSON, Status, WireServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from retrieval_core.pipeline.stages.rerank import Reranked
+    from retrieval_core.pipeline.stages.state import JudgedHits
     from retrieval_core.ports import Completion, CompletionRequest
     from retrieval_core.types import StageRecord
 
@@ -82,7 +82,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Outcome:
-    reranked: Reranked
+    reranked: JudgedHits
     records: tuple[StageRecord, ...]
     requests: int
 
@@ -104,7 +104,7 @@ def ask(
         # With all of the weight the reranker's own scores are the hits'.
         config, reranker = RerankerConfig(kind="llm", weight=1), LLMReranker(llm, **settings)
 
-        async def main() -> Reranked:
+        async def main() -> JudgedHits:
             try:
                 for _ in range(questions - 1):
                     await rerank(run, [reranker], QUESTION, HITS, config, cache=cache)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core.errors import MalformedAnswerError, ServiceConnectionError
-from retrieval_core.pipeline.stages.format import Pruned, excerpts_of, format_context, prune, shown_text
+from retrieval_core.pipeline.stages.format import excerpts_of, format_context, prune, shown_text
+from retrieval_core.pipeline.stages.state import JudgedHits
 from retrieval_core.ports import Kept, Pruner, as_plugin
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
@@ -28,7 +29,9 @@ def hit(text: str, name: str = "d") -> Hit:
     return Hit(Chunk(f"{name}#0", name, text), 0.5, Scores(final=0.5))
 
 
-def pruned(*texts: str, pruner: Pruner | None = None, query: str = "moon") -> tuple[Pruned, tuple[StageRecord, ...]]:
+def pruned(
+    *texts: str, pruner: Pruner | None = None, query: str = "moon"
+) -> tuple[JudgedHits, tuple[StageRecord, ...]]:
     pool = ThreadPool("test", threads=1)
     run = Run(pool, clock=FakeClock())
     hits = [hit(text, f"d{number}") for number, text in enumerate(texts)]
@@ -83,7 +86,7 @@ def test_one_sentence_is_not_sent() -> None:
     assert pruner.calls == []
     assert [item.excerpts for item in result.hits] == [(), (), ()]
     assert [record.decision for record in records] == [None]
-    assert pruned()[0] == Pruned(())
+    assert pruned()[0] == JudgedHits(())
 
 
 def test_the_best_sentence_stays_where_nothing_is_kept() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import ServiceConnectionError
-from retrieval_core.pipeline.stages.rerank import RerankCache, Reranked, rerank
+from retrieval_core.pipeline.stages.rerank import RerankCache, rerank
+from retrieval_core.pipeline.stages.state import JudgedHits
 from retrieval_core.ports import Reranker, RerankScores, as_plugin
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
@@ -47,7 +48,7 @@ class Scripted(Reranker):
 
 def reranked(
     *chain: Reranker, hits: Sequence[Hit] = HITS, cache: RerankCache | None = None, **settings: object
-) -> tuple[Reranked, Run]:
+) -> tuple[JudgedHits, Run]:
     pool = ThreadPool("test", threads=1)
     run = Run(pool, clock=FakeClock())
     plugins = [as_plugin(each, Reranker) for each in chain]
@@ -58,7 +59,7 @@ def reranked(
         pool.close()
 
 
-def order(result: Reranked) -> list[str]:
+def order(result: JudgedHits) -> list[str]:
     assert all(first.score >= second.score for first, second in pairwise(result.hits))
     assert all(hit.score == hit.scores.final for hit in result.hits)
     return [hit.id for hit in result.hits]
@@ -145,7 +146,7 @@ def test_evidence_and_problems_are_handed_on() -> None:
 def test_long_lists_go_in_batches_so_many_at_a_time() -> None:
     reranker = FakeReranker(batch_size=1)
 
-    async def run() -> Reranked:
+    async def run() -> JudgedHits:
         reranker.gate = asyncio.Event()
         pool = ThreadPool("test", threads=1)
         settings = RerankerConfig(kind="local")

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from retrieval_core.adapters.llms.openai import OpenAILLM, OpenAILLMSettings
     from retrieval_core.index.index import Index
     from retrieval_core.pipeline.stages.expand import Surroundings
-    from retrieval_core.pipeline.stages.rerank import Reranked
+    from retrieval_core.pipeline.stages.state import JudgedHits
     from retrieval_core.ports import LLM
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
@@ -374,7 +374,7 @@ class OpenAIReranker(Closing):
             logger.warning("%s: %s", entry.stage, entry.reason)
         return [_as_result(hit) for hit in reranked.hits]
 
-    async def rerank_hits(self, run: Run, query: str, hits: Sequence[Hit]) -> Reranked:
+    async def rerank_hits(self, run: Run, query: str, hits: Sequence[Hit]) -> JudgedHits:
         """Put hits into the model's order, as one stage of a run with others; what fails leaves them as they are."""
         return await rerank(run, (self._reranker,), query, hits, self._settings, cache=self._cache)
 

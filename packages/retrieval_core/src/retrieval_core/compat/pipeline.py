@@ -413,7 +413,7 @@ class ContextCompressor:
         _warn(judged.failures)
         kept = [given[id(hit.chunk)] for hit in judged.hits]
         degraded = _as_degradations(judged.failures)
-        return CompressionResult(kept, judged.filtered_count, list(judged.relevance_scores), degraded)
+        return CompressionResult(kept, len(documents) - len(kept), list(judged.relevance_scores), degraded)
 
 
 class QueryRewriter:

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.config.model import BLANK_LINE, DEFAULT_TEMPLATE, checked_delimiter, parse_template
-from retrieval_core.pipeline.stages.state import FormattedContext, Stage, identify
+from retrieval_core.pipeline.stages.state import FormattedContext, JudgedHits, Stage, identify
 from retrieval_core.ports import Pruner, as_plugin
 from retrieval_core.run.outcomes import Failed, in_batches, is_fault_of_an_improvement
 from retrieval_core.text.sentences import OMISSION, sentences_of
@@ -200,20 +200,6 @@ def quotes_of(chunk: Chunk, excerpts: tuple[Span, ...], span: Span | None) -> tu
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
-    """All hits, in their order, with what is shown of each.
-
-    Attributes:
-        hits: As many as there were: a chunk never changes, only its hit's ``excerpts``. None is left without a
-            sentence.
-        failures: Calls that failed; their hits are as they were.
-    """
-
-    hits: tuple[Hit, ...]
-    failures: tuple[Failed, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Divided:
     """A hit that has more than one sentence, and its place among all hits."""
 
@@ -262,9 +248,10 @@ class Prune(Stage):
         return state.failing(*pruned.failures).but(hits=pruned.hits)
 
 
-async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit]) -> Pruned:
+async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit]) -> JudgedHits:
     """Have the sentences of every hit judged, several calls at a time, and mark those that are to be shown.
 
+    All hits stay, each with at least a sentence: a chunk never changes, only its hit's ``excerpts``.
     A hit of one sentence is not sent. Of a hit of which nothing is kept, the best sentence stays: which hits bear on
     the question is for the relevance filter to say.
 
@@ -297,7 +284,7 @@ async def prune(run: Run, pruner: Pruner, query: str, hits: Sequence[Hit]) -> Pr
             pruned[item.position] = replace(item.hit, excerpts=excerpts_of(item.hit.chunk.text, item.sentences, kept))
     decision = f"{shown} of {judged} sentences are relevant to the query" if judged else None
     run.note("prune", started, len(hits), len(hits), decision)
-    return Pruned(tuple(pruned), tuple(failures))
+    return JudgedHits(tuple(pruned), tuple(failures))
 
 
 def excerpts_of(text: str, sentences: Sequence[Sentence], kept: Sequence[bool]) -> tuple[Span, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from math import fsum, sqrt
 from typing import TYPE_CHECKING
 
 from retrieval_core.pipeline.stages.fuse import weighted
-from retrieval_core.pipeline.stages.state import Stage, identify
+from retrieval_core.pipeline.stages.state import JudgedHits, Stage, identify
 from retrieval_core.ports import RelevanceFilter, Reranker, RerankScores, as_plugin
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.outcomes import Failed, in_batches, is_fault_of_an_improvement
@@ -29,21 +29,6 @@ if TYPE_CHECKING:
 BEFORE_THE_NEXT = 2 / 3
 """How much of the time that is left a reranker may use up where another one would stand in for it."""
 _REASON_CHARACTERS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Reranked:
-    """The hits in their new order, and what could not be done.
-
-    Attributes:
-        hits: The first stage's order where no reranker could tell anything.
-        failures: One for each reranker that failed, in the order of the chain.
-        degraded: What was wrong with the answer that was used.
-    """
-
-    hits: tuple[Hit, ...]
-    failures: tuple[Failed, ...] = ()
-    degraded: tuple[Degradation, ...] = ()
 
 
 class Rerank(Stage):
@@ -115,7 +100,7 @@ async def rerank(
     settings: RerankerConfig,
     *,
     cache: RerankCache | None = None,
-) -> Reranked:
+) -> JudgedHits:
     """Have the best hits scored by the first reranker of a chain that can, and order them by it.
 
     The new order blends ``weight`` of one over the reranker's rank with ``1 - weight`` of the first stage's score, each
@@ -135,7 +120,7 @@ async def rerank(
     head, rest = hits[: settings.candidates], hits[settings.candidates :]
     failures: list[Failed] = []
     if not head:
-        return Reranked(tuple(hits))
+        return JudgedHits(tuple(hits))
     for reranker in chain:
         started = run.elapsed_ms
         bound = run if reranker is chain[-1] else run.for_part_of_the_rest(BEFORE_THE_NEXT)
@@ -148,8 +133,8 @@ async def rerank(
             decision += ", which gave all passages the same score, so the order stays"
         run.note("rerank", started, len(head), len(head), decision)
         degraded = tuple(Degradation("rerank", problem) for problem in scored.problems)
-        return Reranked(_reordered(head, rest, scored, settings.weight), tuple(failures), degraded)
-    return Reranked(tuple(hits), tuple(failures))
+        return JudgedHits(_reordered(head, rest, scored, settings.weight), tuple(failures), degraded)
+    return JudgedHits(tuple(hits), tuple(failures))
 
 
 async def _score(
@@ -260,23 +245,6 @@ def _cache_key(reranker_id: str, query: str, chunks: Sequence[Chunk]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class RelevanceResult:
-    """The hits that stay, in their order, and what was decided about all of them.
-
-    Attributes:
-        hits: Those judged relevant, and those that could not be judged.
-        filtered_count: How many were left out.
-        relevance_scores: The relevance filter's scores, in [0, 1], of every hit that it judged, also of those left out.
-        failures: Calls that failed; their hits stay.
-    """
-
-    hits: tuple[Hit, ...]
-    filtered_count: int = 0
-    relevance_scores: tuple[float, ...] = ()
-    failures: tuple[Failed, ...] = ()
-
-
 FILTER_CONCURRENCY = 8
 """Calls at a time: the 10 hits of a query are judged one a request by default, in two rounds."""
 
@@ -313,9 +281,7 @@ class DropIrrelevant(Stage):
         return state.failing(*kept.failures).but(hits=kept.hits, relevance_scores=kept.relevance_scores)
 
 
-async def keep_relevant(
-    run: Run, relevance_filter: RelevanceFilter, query: str, hits: Sequence[Hit]
-) -> RelevanceResult:
+async def keep_relevant(run: Run, relevance_filter: RelevanceFilter, query: str, hits: Sequence[Hit]) -> JudgedHits:
     """Have every hit judged, several calls at a time, and keep the relevant ones; chunks are never changed.
 
     Nothing takes the place of what is left out: ``top_k`` passages are retrieved, and then filtered. The run's record
@@ -350,7 +316,7 @@ async def keep_relevant(
                 dropped.append(DroppedPassage(hit.id, judgement.score, reason))
     decision = f"none of {len(hits)} chunks is relevant to the query" if hits and not kept else None
     run.note("relevance", started, len(hits), len(kept), decision, dropped=tuple(dropped))
-    return RelevanceResult(tuple(kept), len(dropped), tuple(scores), tuple(failures))
+    return JudgedHits(tuple(kept), tuple(failures), relevance_scores=tuple(scores))
 
 
 def _judged(hit: Hit, judgement: Judgement) -> Hit:

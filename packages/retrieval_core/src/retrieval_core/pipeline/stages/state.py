@@ -108,6 +108,23 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedHits:
+    """The hits that a stage judged, for callers that have hits and no query to search for.
+
+    Attributes:
+        hits: In their new order. Hits that could not be judged stay.
+        failures: The calls that failed.
+        degraded: Faults of answers that were used.
+        relevance_scores: The scores of a relevance filter, in [0, 1], also of the hits that it dropped.
+    """
+
+    hits: tuple[Hit, ...]
+    failures: tuple[Failed, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+    relevance_scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResults:
     """What the sides found; ``None`` for a side that was not asked, or failed.
 
