@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 from math import log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from retrieval_core.errors import MissingExtraError
 from retrieval_core.evaluate.run import Measures, ScoredDocument, measure, rank_documents
 from retrieval_core.types import Chunk, Hit, Scores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 ir_measures = pytest.importorskip("ir_measures")
 
@@ -88,68 +86,3 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "ir_measures", None)
     with pytest.raises(MissingExtraError, match=r"pip install .*\[evaluate\]"):
         measured("a")
-
-
-ids = st.text(min_size=1, max_size=6)
-scores = st.floats(-(2.0**99), 2.0**99, width=32)
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[dict[str, int], list[ScoredDocument]]:
-    """Return grades and a ranking, best first, with judged and unjudged documents and equal scores."""
-    grades = draw(st.dictionaries(ids, st.integers(-1, 4), max_size=15))
-    pool = st.sampled_from(sorted(grades)) | ids if grades else ids
-    documents = draw(st.lists(pool, unique=True, max_size=120))
-    values = sorted(draw(st.lists(scores, min_size=len(documents), max_size=len(documents))), reverse=True)
-    return grades, [ScoredDocument(*pair) for pair in zip(documents, values, strict=True)]
-
-
-def by_definition(grades: Mapping[str, int], ranking: Sequence[ScoredDocument]) -> Measures:
-    def dcg(gains: Sequence[int]) -> float:
-        return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains[:10], start=1))
-
-    gains = [max(grades.get(document.document_id, 0), 0) for document in ranking]
-    relevant = [grade for grade in grades.values() if grade > 0]
-    first = next((rank for rank, gain in enumerate(gains[:10], start=1) if gain > 0), None)
-    return Measures(
-        ndcg_at_10=dcg(gains) / dcg(sorted(relevant, reverse=True)) if relevant else 0,
-        recall_at_10=sum(gain > 0 for gain in gains[:10]) / len(relevant) if relevant else 0,
-        recall_at_100=sum(gain > 0 for gain in gains[:100]) / len(relevant) if relevant else 0,
-        mrr_at_10=1 / first if first else 0,
-        ndcg_by_query={},
-    )
-
-
-def approximately(measures: Measures) -> Any:
-    return pytest.approx((measures.ndcg_at_10, measures.recall_at_100, measures.mrr_at_10), abs=1e-6)
-
-
-def as_tuple(measures: Measures) -> tuple[float, float, float]:
-    return measures.ndcg_at_10, measures.recall_at_100, measures.mrr_at_10
-
-
-@settings(deadline=None)
-@given(cases())
-def test_the_measures_are_what_their_definitions_say(case: tuple[dict[str, int], list[ScoredDocument]]) -> None:
-    """The library agrees with the formulas in our documentation."""
-    grades, ranking = case
-    assert as_tuple(measure({"q": grades}, {"q": ranking})) == approximately(by_definition(grades, ranking))
-
-
-@settings(deadline=None)
-@given(cases(), st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
-def test_only_the_order_counts(case: tuple[dict[str, int], list[ScoredDocument]], factor: float, offset: float) -> None:
-    """Scores on another scale, or that are all the same, change nothing."""
-    grades, ranking = case
-    moved = [ScoredDocument(item.document_id, item.score * factor + offset) for item in ranking]
-    flat = [ScoredDocument(item.document_id, 1.0) for item in ranking]
-    before = measure({"q": grades}, {"q": ranking})
-    assert measure({"q": grades}, {"q": moved}) == measure({"q": grades}, {"q": flat}) == before
-
-
-@settings(deadline=None)
-@given(st.dictionaries(ids, st.integers(0, 4), min_size=1, max_size=100).filter(lambda grades: any(grades.values())))
-def test_the_best_order_measures_one(grades: dict[str, int]) -> None:
-    """No order is better than that of the grades."""
-    ideal = ranked(*sorted(grades, key=lambda document_id: -grades[document_id]))
-    assert as_tuple(measure({"q": grades}, {"q": ideal})) == approximately(Measures(1, 1, 1, 1, {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from math import log2
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +17,9 @@ from retrieval_core.errors import (
     ServiceConnectionError,
     ServiceTimeoutError,
 )
-from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, Suite, run_case, run_suite
+from retrieval_core.evaluate.suite import CaseStatus, Expected, IndexTarget, Suite, run_case, run_suite
 from retrieval_core.evaluate.suite.results import without_times
+from retrieval_core.evaluate.suite.running import folded, has_keyword, measures_of
 from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.suites import chunks, made_up, one, run, small_index
@@ -331,3 +333,34 @@ def test_the_corpus_has_a_digest_that_changes_with_it(tmp_path: Path) -> None:
             digests.append(asyncio.run(IndexTarget(index).describe()).corpus)
     assert digests[0] == digests[1] != digests[2]
     assert None not in digests
+
+
+@pytest.mark.parametrize(
+    ("text", "keyword", "expected"),
+    [
+        ("ROS 2 is a framework", "ros 2", True),
+        ("ROS 22", "ROS 2", False),
+        ("a tapir", "TAPIR", True),
+        ("tapirs", "tapir", False),
+        ("C++, and Go", "C++", True),
+        ("the café", "cafe\u0301", True),
+        ("STRASSE", "Straße", True),
+        ("sync\n  wave", "sync wave", True),
+        ("snake_case", "snake", False),
+        ("机器人学", "机器", True),
+        ("e\u0308x", "e", False),
+        ("re-sync", "sync", True),
+        ("a+ b a", "a", True),
+    ],
+)
+def test_keywords_are_whole_words_whatever_their_case(text: str, keyword: str, expected: bool) -> None:
+    assert has_keyword(folded(text), folded(keyword)) is expected
+
+
+def test_measures_are_as_they_are_defined() -> None:
+    expected = Expected.model_validate({"documents": {"a": 3, "b": 1}})
+    measures = measures_of(expected, {"document:a": 2, "document:b": 7}, 10)
+    assert measures["recall@5"] == 0.5
+    assert measures["recall@k"] == 1.0
+    assert measures["mrr"] == 0.5
+    assert measures["ndcg@10"] == pytest.approx((3 / log2(3) + 1 / log2(8)) / (3 + 1 / log2(3)))
