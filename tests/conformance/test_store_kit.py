@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from blockbuster import BlockingError
 
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import NotYetEmbeddedError, UnsupportedFilterError
@@ -87,6 +89,21 @@ class AppliesHalf(MemoryStore):
         await super().upsert(change)
 
 
+class SearchesForStopWords(MemoryStore):
+    async def search(self, request: SearchRequest) -> tuple[Candidate, ...]:
+        found = list(await super().search(request))
+        for word in (request.text or "").split():
+            more = await super().search(replace(request, text=word))
+            found += [item for item in more if item.chunk_id not in {each.chunk_id for each in found}]
+        return tuple(sorted(found, key=lambda item: (-item.score, item.chunk_id)))
+
+
+class Blocks(MemoryStore):
+    async def upsert(self, change: Change) -> None:
+        time.sleep(0.001)  # noqa: ASYNC251 - it is what the test is about
+        await super().upsert(change)
+
+
 class SkipsOperators(Limited):
     def check_filter(self, condition: Filter | None) -> None:
         """Say nothing."""
@@ -139,6 +156,7 @@ class TellsNoVersionOfVectors(MemoryStore):
         (FiltersAfterTheLimit, "test_filters_apply_before_the_limit"),
         (IgnoresFiltersOfFetch, "test_the_filter_guards_everything"),
         (AppliesHalf, "test_a_change_that_fails_changes_nothing"),
+        (SearchesForStopWords, "test_stop_words_of_a_query_are_not_searched"),
         (SkipsOperators, "test_operators_that_are_not_declared_are_refused"),
         (SkipsOperators, "test_operators_that_are_not_declared_are_not_counted"),
         (CountsEverything, "test_counts_change_with_each_write"),
@@ -153,6 +171,16 @@ def test_the_kit_catches(tmp_path: Path, broken: type[MemoryStore], test: str) -
 
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         getattr(Tests(), test)(tmp_path)
+
+
+def test_a_store_that_blocks_the_event_loop_fails_with_advice(tmp_path: Path) -> None:
+    class Tests(StoreConformance):
+        async def open_store(self, folder: Path) -> Store:
+            return Blocks(embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+
+    with pytest.raises(BlockingError) as raised:
+        Tests().test_scores_stay_in_range(tmp_path)
+    assert "await asyncio.to_thread(" in "".join(raised.value.__notes__)
 
 
 def test_a_kit_without_a_store_says_what_is_missing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from retrieval_core.adapters.stores.lancedb import LanceDBStore
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
-from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, CataloguedStoreConformance
+from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
 from retrieval_core.testing.store_kit.hostile import HostileInputTests
 from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Store
 
 
-class TestMemoryStore(CataloguedStoreConformance):
+class TestMemoryStore(StoreConformance):
     async def open_store(self, folder: Path) -> Store:
         return MemoryStore(embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
 
-class TestSqliteStore(CataloguedStoreConformance):
+class TestSqliteStore(StoreConformance):
     async def open_store(self, folder: Path) -> Store:
         return SqliteStore(folder / "new folder" / "index?.db", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
@@ -41,14 +41,14 @@ class TestQuantizedSqliteStore(DenseSearchTests, LateVectorTests):
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra 'lancedb' is not installed")
-class TestLanceDBStore(CataloguedStoreConformance):
+class TestLanceDBStore(StoreConformance):
     async def open_store(self, folder: Path) -> Store:
         return LanceDBStore(folder / "new folder" / "it's.lance", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("qdrant_client") is None, reason="the extra 'qdrant' is not installed")
-class TestLocalQdrantStore(CataloguedStoreConformance):
+class TestLocalQdrantStore(StoreConformance):
     """In the client's local mode; ``adapters/qdrant`` has the kit over the protocol, and on a server."""
 
     async def open_store(self, folder: Path) -> Store:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from blockbuster import blockbuster_ctx
+from retrieval_core.testing.blocking import blocking_calls_fail
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -19,15 +19,11 @@ def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
 
     Inside one such guard another one takes its place until it ends.
     """
-    with blockbuster_ctx(modules) as blocker:
+    with blocking_calls_fail(modules) as blocker:
+        assert blocker is not None
         blocker.functions["os.getcwd"].deactivate()  # asks the kernel and waits for nothing
         # A synchronous method called where a loop is running blocks that loop's thread; it says so.
         blocker.functions["threading.Lock.acquire"].can_block_in("retrieval_core/run/sync.py", {"run", "close"})
-        # Whether an index was written to is asked of every question, and takes microseconds: the entry of a file, and
-        # memory that SQLite's connections share.
-        for name in ("os.stat", "sqlite3.Connection.execute", "sqlite3.Cursor.fetchone"):
-            blocker.functions[name].can_block_in("sqlite/changes.py", {"file_id", "mark"})
-        blocker.functions["threading.Lock.acquire"].can_block_in("sqlite/changes.py", {"mark"})  # others who ask that
         # The message of an error that ends a set-up names where this copy was installed from: one small file is read.
         for function in blocker.functions.values():
             function.can_block_in("retrieval_core/installation.py", {"install_command"})

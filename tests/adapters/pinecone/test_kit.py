@@ -16,7 +16,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, SourceState
 from retrieval_core.testing.filter_strategies import HOSTILE_TEXTS
-from retrieval_core.testing.store_kit import DIMENSION, CataloguedStoreConformance
+from retrieval_core.testing.store_kit import DIMENSION, StoreConformance
 from retrieval_core.testing.store_kit.base import by_vector, chunk, chunk_of, document, put, unit, units
 from retrieval_core.types.filters import Eq, Not
 from support.pinecone_service import MOST_METADATA, PineconeService
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-class _Conformance(CataloguedStoreConformance):
+class _Conformance(StoreConformance):
     """The kit, but for what a Pinecone index cannot have; what takes its place is said with each test."""
 
     metric = "cosine"

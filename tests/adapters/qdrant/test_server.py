@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, CataloguedStoreConformance
+from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
 from retrieval_core.testing.store_kit.base import chunk, document, put
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 
-class TestQdrantServer(CataloguedStoreConformance):
+class TestQdrantServer(StoreConformance):
     """Each folder of the kit is a collection."""
 
     async def open_store(self, folder: Path) -> Store:

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed")
 pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not installed")
 
-from retrieval_core.testing.store_kit import CataloguedStoreConformance
+from retrieval_core.testing.store_kit import StoreConformance
 from support.qdrant_service import QdrantService
 from support.qdrant_support import store_of
 from support.wire_server import WireServer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection"), pytest.mark.slow]
 
 
-class TestQdrantOverTheWire(CataloguedStoreConformance):
+class TestQdrantOverTheWire(StoreConformance):
     """Each folder of the kit is a collection of one server."""
 
     async def open_store(self, folder: Path) -> Store:

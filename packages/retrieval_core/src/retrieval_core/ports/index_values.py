@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.types.documents import as_vectors, is_zero
+from retrieval_core.types.documents import as_vectors, is_zero, unit_rows
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Change:
 
     Attributes:
         vectors: Array of finite numbers with the shape ``(n, dimension)``: a row for each chunk that is not
-            ``unembedded``. ``None`` if there are none.
+            ``unembedded``. ``None`` if there are none. They become float32 and get the length 1.
         removed_documents: Ids of documents to remove, with all that belongs to them.
         unembedded: Ids of chunks whose vectors come later; only stores with :meth:`Store.add_vectors` take such.
     """
@@ -130,18 +130,22 @@ class Change:
     unembedded: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Convert vectors that came as lists.
+        """Give the vectors the length 1.
 
         Raises:
             InvalidParameterError: Some are no vectors, or consist of zeros.
         """
-        if self.vectors is not None:
-            object.__setattr__(self, "vectors", as_vectors(self.vectors))
-        self._refuse_zeros()
+        if self.vectors is None:
+            return
+        vectors = as_vectors(self.vectors)
+        if vectors.ndim == 2 and vectors.size:
+            self._refuse_zeros(vectors)
+            vectors = unit_rows(vectors)
+        object.__setattr__(self, "vectors", vectors)
 
-    def _refuse_zeros(self) -> None:
-        vectors = self.vectors
-        if vectors is not None and vectors.ndim == 2 and vectors.size and (zero := is_zero(vectors)).any():
+    def _refuse_zeros(self, vectors: Matrix) -> None:
+        zero = is_zero(vectors)
+        if zero.any():
             embedded = [chunk.id for chunk in self.chunks if chunk.id not in self.unembedded]
             row = int(zero.argmax())
             who = f"of chunk {embedded[row]!r:.80}" if len(embedded) == len(vectors) else f"in row {row}"
@@ -153,7 +157,7 @@ class SearchRequest:
     """A search of one side: exactly one of ``vector`` and ``text`` is given.
 
     Attributes:
-        vector: Shape ``(dimension,)``: search by cosine similarity.
+        vector: Shape ``(dimension,)``: search by cosine similarity. It becomes float32 and gets the length 1.
         text: Search by BM25; plain text, never a query language.
         limit: The most candidates to return, at least 1.
         filter: Applies before the limit.
@@ -167,15 +171,17 @@ class SearchRequest:
     with_vectors: bool = False
 
     def __post_init__(self) -> None:
-        """Convert a vector that came as a list.
+        """Give the vector the length 1.
 
         Raises:
             InvalidParameterError: It is no vector, or consists of zeros.
         """
         if self.vector is not None:
             vector = as_vectors(self.vector)
-            if vector.ndim == 1 and vector.size and is_zero(vector):
-                raise InvalidParameterError(_NO_DIRECTION.format("the vector of the query"))
+            if vector.ndim == 1 and vector.size:
+                if is_zero(vector):
+                    raise InvalidParameterError(_NO_DIRECTION.format("the vector of the query"))
+                vector = unit_rows(vector)
             object.__setattr__(self, "vector", vector)
 
 

@@ -484,3 +484,13 @@ def is_zero(vectors: NDArray[Any]) -> NDArray[Any]:
     import numpy as np  # noqa: PLC0415 - whoever has a vector has loaded it
 
     return np.logical_not(np.any(vectors.astype(np.float32, copy=False), axis=-1))
+
+
+def unit_rows(vectors: Matrix) -> Matrix:
+    """Return float32 vectors of length 1, so that a product of two is their cosine; zero vectors stay as they are."""
+    import numpy as np  # noqa: PLC0415 - only those who have vectors pay for numpy
+
+    wide = np.asarray(vectors, dtype=np.float64)
+    lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
+    lengths[(lengths == 0) | (abs(lengths - 1) < 1e-6)] = 1  # what has unit length already is kept bit by bit
+    return np.ascontiguousarray(wide / lengths, dtype=np.float32)

@@ -17,7 +17,6 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
 from llama_index.retrievers.retrieval_core.adapters._calls import has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
-from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.errors import (
     ConfigurationError,
     EmbeddingError,
@@ -29,7 +28,7 @@ from retrieval_core.pipeline.stages.fuse import Ranked
 from retrieval_core.pipeline.stages.select import maximal_marginal_relevance
 from retrieval_core.ports import Embedder
 from retrieval_core.types import Scores
-from retrieval_core.types.documents import as_vectors
+from retrieval_core.types.documents import as_vectors, unit_rows
 
 if TYPE_CHECKING:
     from retrieval_core.types import Matrix

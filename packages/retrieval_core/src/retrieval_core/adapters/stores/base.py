@@ -18,7 +18,7 @@ from retrieval_core.text.analysis import Analyzer, without_character_ngrams
 
 if TYPE_CHECKING:
     from retrieval_core.ports import Change, Side
-    from retrieval_core.types import Matrix, Vector
+    from retrieval_core.types import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +131,15 @@ class Identity:
         """Refuse a dense search that would mean nothing.
 
         Raises:
-            EmbedderMismatchError: The store was opened without an embedder.
+            EmbedderMismatchError: The store was opened with another embedder, or without one.
             DimensionMismatchError: The vector has another dimension than the index.
             StoreError: The index contains no vectors.
         """
         if manifest.dimension is None:
             msg = f"{self.location} contains no vectors; use mode 'lexical' (keyword), or build an index with vectors"
             raise StoreError(msg)
-        if self.embedder_id is None:
-            raise EmbedderMismatchError(manifest.embedder_id, None, self.location)
+        if manifest.embedder_id != self.embedder_id:
+            raise EmbedderMismatchError(manifest.embedder_id, self.embedder_id, self.location)
         if vector.shape != (manifest.dimension,):
             raise DimensionMismatchError(manifest.dimension, vector.size, self.location)
 
@@ -196,13 +196,3 @@ class StoreBase(Store):
             filter_operators=self.filter_operators,
             **known,
         )
-
-
-def unit_rows(vectors: Matrix) -> Matrix:
-    """Return float32 vectors of length 1, so that a product of two is their cosine; zero vectors stay as they are."""
-    import numpy as np  # noqa: PLC0415 - only those who have vectors pay for numpy
-
-    wide = np.asarray(vectors, dtype=np.float64)
-    lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
-    lengths[(lengths == 0) | (abs(lengths - 1) < 1e-6)] = 1  # what has unit length already is kept bit by bit
-    return np.ascontiguousarray(wide / lengths, dtype=np.float32)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.columns import KEPT_COLUMNS, Column, evaluate
 from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.scoring import best_rows, cosines, length_norms, saturated
@@ -242,11 +241,11 @@ class HeldIndex:
         self._identity.check_query_vector(vector, self._manifest)
         searched = has_vector if allowed is None else allowed if has_vector is None else allowed & has_vector
         if searched is None:
-            scores = cosines(self._matrix, None, unit_rows(vector))
+            scores = cosines(self._matrix, None, vector)
             found = best_rows(scores, request.limit)
             return self._candidates(found, scores[found], request)
         rows = np.flatnonzero(searched)
-        scores = cosines(self._matrix, rows, unit_rows(vector))
+        scores = cosines(self._matrix, rows, vector)
         found = best_rows(scores, request.limit)
         best = self._candidates(rows[found], scores[found], request)
         chunks = len(self._chunks) if allowed is None else int(np.count_nonzero(allowed))

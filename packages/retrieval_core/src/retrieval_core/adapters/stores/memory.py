@@ -11,7 +11,7 @@ from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.stores.base import StoreBase, unit_rows
+from retrieval_core.adapters.stores.base import StoreBase
 from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.types.filters import chunk_fields
 
@@ -231,7 +231,7 @@ class MemoryStore(StoreBase):
         self._contents = _Contents()
 
     def _entries(self, change: Change) -> Iterator[_Entry]:
-        vectors = iter(() if change.vectors is None else unit_rows(change.vectors))
+        vectors = iter(() if change.vectors is None else change.vectors)
         for chunk in change.chunks:
             terms = tuple(self._analyzer.terms(chunk.indexed_text))
             yield _Entry(chunk, terms, None if chunk.id in change.unembedded else next(vectors, None))

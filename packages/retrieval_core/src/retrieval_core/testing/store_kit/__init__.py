@@ -1,13 +1,13 @@
 """The conformance tests of stores, for pytest.
 
-Subclass :class:`StoreConformance` in a test module, or :class:`CataloguedStoreConformance` for a store that remembers
-its sources, and say how to open one::
+Subclass :class:`StoreConformance` in a test module, and say how to open a store::
 
     class TestMyStore(StoreConformance):
         async def open_store(self, folder):
             return MyStore(folder / "index", embedder_id=EMBEDDER_ID, dimension=DIMENSION)
 
-Each test opens an empty store in a new folder and closes it. Needed besides the library: pytest and hypothesis.
+Each test opens an empty store in a new folder and closes it. Tests of optional methods are skipped if the store doesn't
+have them. You need pytest and hypothesis. With blockbuster, methods that block the event loop fail too.
 """
 
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID
@@ -35,6 +35,7 @@ class StoreConformance(
     FetchTests,
     HostileInputTests,
     LateVectorTests,
+    CatalogTests,
     ListTests,
     RunningTests,
     VersionTests,
@@ -42,5 +43,5 @@ class StoreConformance(
     """The promises of :class:`retrieval_core.ports.Store`."""
 
 
-class CataloguedStoreConformance(StoreConformance, CatalogTests):
-    """The promises of :class:`retrieval_core.ports.Store`."""
+class CataloguedStoreConformance(StoreConformance):
+    """The former name of :class:`StoreConformance` for stores that remember their sources."""

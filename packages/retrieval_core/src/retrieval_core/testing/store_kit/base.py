@@ -13,6 +13,7 @@ import pytest
 
 from retrieval_core.errors import IndexNotFoundError
 from retrieval_core.ports import Change, FetchRequest, SearchRequest, as_store
+from retrieval_core.testing.blocking import blocking_calls_fail
 from retrieval_core.types import Chunk, Document, content_hash
 from retrieval_core.types.filters import operators_of
 
@@ -44,6 +45,8 @@ class StoreTestBase:
     def run(self, folder: Path, test: Callable[[Any], Awaitable[None]]) -> None:
         """Run a test on a new store, on a new event loop, and close the store.
 
+        A method that blocks the event loop fails, if BlockBuster is installed.
+
         Args:
             folder: An empty folder for the store's files.
             test: Given the store.
@@ -51,10 +54,11 @@ class StoreTestBase:
 
         async def main() -> None:
             store = as_store(await self.open_store(folder))
-            try:
-                await test(store)
-            finally:
-                await store.aclose()
+            with blocking_calls_fail(["retrieval_core", type(store).__module__]):
+                try:
+                    await test(store)
+                finally:
+                    await store.aclose()
 
         asyncio.run(main())
 

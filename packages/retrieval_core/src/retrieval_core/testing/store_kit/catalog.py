@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class CatalogTests(StoreTestBase):
-    """Sources and their documents."""
+    """Sources and their documents; skipped for a store without :meth:`retrieval_core.ports.Store.sources`."""
 
-    @on_new_store()
+    @on_new_store(needs="sources")
     async def test_sources_are_remembered(self, store: Store) -> None:
         """States come back equal, the last one of a source counts, and removed sources are forgotten."""
         one, two = SourceState("one.csv", "h1", "r", 2), SourceState("two.md", "h2", "r", 1, "../else/two.md")
@@ -40,7 +40,7 @@ class CatalogTests(StoreTestBase):
         await store.upsert(Change(sources=(newer,), removed_sources=("two.md", "unknown")))
         assert dict(await store.sources()) == {"one.csv": newer}
 
-    @on_new_store()
+    @on_new_store(needs="sources")
     async def test_documents_of_a_source(self, store: Store) -> None:
         """Several documents may share a source; each is listed with its content hash until it is removed."""
         first, second = document("t#1", "one", "t"), document("t#2", "two", "t")
@@ -51,7 +51,7 @@ class CatalogTests(StoreTestBase):
         assert dict(await store.documents_of("unknown")) == {}
         assert dict(await store.documents_of("\ud800")) == {}
 
-    @on_new_store()
+    @on_new_store(needs="sources")
     async def test_sources_change_with_their_documents(self, store: Store) -> None:
         """A refused change leaves the catalog as it was."""
         state = SourceState("s", "h", "r", 1)
@@ -60,7 +60,7 @@ class CatalogTests(StoreTestBase):
             await put(store, chunk("b"), chunk("b"), sources=(SourceState("s", "h2", "r", 1),), removed_sources=("s",))
         assert dict(await store.sources()) == {"s": state}
 
-    @on_new_store()
+    @on_new_store(needs="sources")
     async def test_the_file_of_a_removed_document_is_forgotten(self, store: Store) -> None:
         """Deleting a document removes the state of its source, so that indexing the file again brings it back."""
         states = tuple(SourceState(name, "h", "r", 1) for name in ("s", "other"))
@@ -78,7 +78,7 @@ class CatalogTests(StoreTestBase):
         assert dict(await store.sources()) == {"other": states[1]}
         assert dict(await store.documents_of("s")) == {}
 
-    @on_new_store()
+    @on_new_store(needs="sources")
     async def test_hostile_names(self, store: Store) -> None:
         """Any text may name a source; the source of a document with an empty one is its id."""
         names = [text for text in HOSTILE_TEXTS if text]
@@ -89,7 +89,7 @@ class CatalogTests(StoreTestBase):
         for text in names:
             assert list(await store.documents_of(text)) == [f"d{text}"]
 
-    @on_new_store()
+    @on_new_store(needs="sources")
     async def test_a_closed_catalog_refuses(self, store: Store) -> None:
         """After closing, the catalog raises a store error."""
         await store.aclose()

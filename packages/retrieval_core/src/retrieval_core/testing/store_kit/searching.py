@@ -4,12 +4,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from retrieval_core.errors import DimensionMismatchError, InvalidParameterError
+from retrieval_core.adapters.stores.base import StoreBase
+from retrieval_core.errors import (
+    DimensionMismatchError,
+    EmbedderMismatchError,
+    IndexFormatError,
+    IndexNotFoundError,
+    InvalidParameterError,
+)
 from retrieval_core.ports import FetchRequest, SearchRequest
 from retrieval_core.testing.store_kit.base import (
     DIMENSION,
@@ -79,6 +86,41 @@ class SearchTests(StoreTestBase):
             found = await store.search(SearchRequest(5, text="word", with_vectors=True))
             _assert_vectors(found)
 
+    @pytest.mark.parametrize(
+        ("changed", "request_", "error"),
+        [
+            ({"embedder_id": "another embedder"}, SearchRequest(5, vector=unit(0)), EmbedderMismatchError),
+            ({"analyzer": "another analysis"}, SearchRequest(5, text="word"), IndexFormatError),
+        ],
+        ids=["embedder", "analysis"],
+    )
+    def test_an_index_that_was_built_otherwise_is_refused(
+        self, tmp_path: Path, changed: dict[str, Any], request_: SearchRequest, error: type[Exception]
+    ) -> None:
+        """Vectors of another embedder, or words of another analysis, are not searched: nothing would be right."""
+
+        async def write(store: Store) -> None:
+            if not isinstance(store, StoreBase):
+                pytest.skip("this store is no StoreBase")
+            await put(store, chunk("a", "word"))
+            await need(store, "lexical" if request_.vector is None else "dense")
+
+        async def read(store: Any) -> None:
+            for name, value in changed.items():  # as if it was opened so
+                object.__setattr__(store._identity, name, value)  # noqa: SLF001
+            try:
+                found = await store.search(request_)
+            except error:
+                return
+            except IndexNotFoundError:
+                found = ()
+            if found:
+                pytest.fail("call self._identity.check_manifest(manifest) before you read an index")
+            pytest.skip("this store keeps no index in the folder")
+
+        self.run(tmp_path, write)
+        self.run(tmp_path, read)
+
 
 class DenseSearchTests(StoreTestBase):
     """Search by cosine similarity."""
@@ -107,6 +149,15 @@ class DenseSearchTests(StoreTestBase):
             assert [item.chunk_id for item in found] == ["same", "opposite"]
             np.testing.assert_allclose([item.score for item in found], [1, -1], atol=1e-6)
             assert all(-1 <= item.score <= 1 for item in found)
+
+    @on_new_store()
+    async def test_vectors_are_kept_with_the_length_1(self, store: Store) -> None:
+        """Vectors of any length are stored with the length 1, so that all scores are cosines."""
+        await put(store, chunk("a"), chunk("b"), vectors=units(2) * np.float32(3))
+        await need(store, "dense")
+        found = await store.search(SearchRequest(2, vector=unit(0), with_vectors=True))
+        _assert_vectors(found)
+        np.testing.assert_allclose([item.score for item in found], [1.0, float(unit(0) @ unit(1))], atol=1e-6)
 
     @on_new_store()
     async def test_vectors_of_zeros_are_refused(self, store: Store) -> None:
@@ -197,6 +248,14 @@ class LexicalSearchTests(StoreTestBase):
         await need(store, "lexical")
         for limit in (1, 11, 31):
             assert await by_text(store, "same", limit) == ["best", *names][:limit]
+
+    @on_new_store()
+    async def test_stop_words_of_a_query_are_not_searched(self, store: Store) -> None:
+        """If a query has other words, its stop words find nothing: :meth:`Analyzer.query_terms` leaves them out."""
+        await put(store, chunk("a", "the the the"), chunk("b", "moon"))
+        await need(store, "lexical")
+        assert await by_text(store, "the moon") == ["b"]
+        assert await by_text(store, "the") == ["a"]
 
     @on_new_store()
     async def test_title_and_headings_are_searched(self, store: Store) -> None:

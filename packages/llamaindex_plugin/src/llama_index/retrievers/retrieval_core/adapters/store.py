@@ -21,7 +21,6 @@ from llama_index.retrievers.retrieval_core.adapters._pushdown import pushed
 from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.convert import NodeChunk, chunk_with_node
-from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.errors import (
     DimensionMismatchError,
     IncompleteSearchError,
@@ -33,6 +32,7 @@ from retrieval_core.errors import (
 from retrieval_core.ports import Candidate, Fetched, StoreInfo
 from retrieval_core.run.caching import LruCache
 from retrieval_core.text.analysis import Analyzer
+from retrieval_core.types.documents import unit_rows
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, INTEGER_COLUMNS, SECTIONS, SOURCES
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum, damage_of
 from retrieval_core.errors import IndexFormatError, MissingExtraError
@@ -213,8 +212,8 @@ def vectors_to_store(change: Change, manifest: Manifest) -> dict[str, dict[str, 
     """Return the vectors of a change, of unit length, by column and key."""
     if manifest.dimension is None or change.vectors is None:
         return {}
-    units = unit_rows(change.vectors)
-    return {VECTOR: {digest("chunk", chunk.id): units[row] for row, chunk in enumerate(change.chunks)}}
+    vectors = change.vectors
+    return {VECTOR: {digest("chunk", chunk.id): vectors[row] for row, chunk in enumerate(change.chunks)}}
 
 
 def seal_rows(rows: Mapping[str, Row], vectors: Mapping[str, Mapping[str, Vector]]) -> None:

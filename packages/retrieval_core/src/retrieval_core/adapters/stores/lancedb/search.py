@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.columns import Columns, evaluate
 from retrieval_core.adapters.stores.lancedb.records import ALL, StaleViewError
 from retrieval_core.adapters.stores.lancedb.schema import VECTOR, ZERO, arrow, is_record, lancedb, read_rows
@@ -116,7 +115,7 @@ def search_vectors(view: View, query: Vector, limit: int, allowed: Allowed | Non
 
     Exact while the vectors have no index; approximate then.
     """
-    found = _best(partial(_nearest, view, unit_rows(query)), limit, allowed)
+    found = _best(partial(_nearest, view, query), limit, allowed)
     if len(found) < limit or found[-1].score <= 0:
         # Vectors that are zero have no cosine for LanceDB; here it is 0.
         found = best([*found, *_zeros(view, f"{VECTOR}{ZERO}", limit, allowed)], limit)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import AliasChoices, Field, SecretStr
 
-from retrieval_core.adapters.stores.base import StoreBase, unit_rows
+from retrieval_core.adapters.stores.base import StoreBase
 from retrieval_core.adapters.stores.foreign import FieldMapping, is_in_ranges
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
 from retrieval_core.adapters.stores.pinecone.reading import NamespaceReader, SourceCatalog
@@ -214,7 +214,7 @@ class PineconeStore(LoadsPackage, StoreBase):
         if request.vector is not None:
             self._identity.check_query_vector(request.vector, self._identity.manifest())
             await self._reader.dimension()  # checks the index
-            query: dict[str, Any] = {"vector": unit_rows(request.vector).tolist()}
+            query: dict[str, Any] = {"vector": request.vector.tolist()}
         elif request.text is not None and self._sparse:
             terms = sparse_question(self._analyzer, request.text)
             dimension = await self._reader.dimension()
@@ -313,7 +313,7 @@ class PineconeStore(LoadsPackage, StoreBase):
             sparse_passage(self._analyzer, chunk.indexed_text, f"chunk {chunk.id!r:.80}") if self._sparse else {}
             for chunk in change.chunks
         ]
-        return records_of(change.chunks, unit_rows(change.vectors), sparse, self._identity.location)
+        return records_of(change.chunks, change.vectors, sparse, self._identity.location)
 
 
 def _counts(stats: Any) -> dict[str, int]:

@@ -12,7 +12,6 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
-from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.qdrant.filters import OWN, digested
 from retrieval_core.adapters.stores.query_terms import passage_weights
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
@@ -76,7 +75,7 @@ def chunk_points(change: Change, analyzer: Analyzer, generation: int, models: An
     Raises:
         InvalidParameterError: One of them is larger than a request may be.
     """
-    rows = None if change.vectors is None else unit_rows(change.vectors)
+    rows = change.vectors
     found: list[Any] = []
     for position, chunk in enumerate(change.chunks):
         vectors: dict[str, Any] = {} if rows is None else {DENSE: rows[position].tolist()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import AliasChoices, Field, SecretStr
 
-from retrieval_core.adapters.stores.base import StoreBase, unit_rows
+from retrieval_core.adapters.stores.base import StoreBase
 from retrieval_core.adapters.stores.foreign import FieldMapping
 from retrieval_core.adapters.stores.qdrant.collection import (
     QdrantCollection,
@@ -287,7 +287,7 @@ class QdrantStore(LoadsPackage, StoreBase):
         if request.vector is not None:
             self._identity.check_query_vector(request.vector, opened.manifest or self._identity.manifest())
             name = opened.vector
-            query = unit_rows(request.vector).tolist()
+            query = request.vector.tolist()
         else:
             if opened.manifest is None:
                 msg = f"{self._identity.location} has no keyword search: another program filled it; use mode 'dense'"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
-from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.columns import Columns, evaluate
 from retrieval_core.adapters.stores.held import RECORD_BYTES, HeldIndex, Postings, Records
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, FieldReader
@@ -244,7 +243,6 @@ def _longer(array: NDArray[N], length: int, room: int) -> NDArray[N]:
 
 def search_vectors(connection: Connection, snapshot: Snapshot, query: Vector, limit: int) -> list[Match]:
     """Return the chunks with the highest cosine, best first; equal ones are ordered by chunk id."""
-    query = unit_rows(query)
     rows = np.flatnonzero(snapshot.passing)
     if not len(rows):
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.stores.base import unit_rows
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum
 from retrieval_core.adapters.stores.sqlite import damage
@@ -79,7 +78,7 @@ def add_vectors(connection: Connection, change: Change) -> int:
     if change.vectors is None or not numbers:
         return 0
     generation = next_generation(connection)
-    for chunk, vector in zip(change.chunks, unit_rows(change.vectors), strict=True):
+    for chunk, vector in zip(change.chunks, change.vectors, strict=True):
         if (number := numbers.get(chunk.id)) is not None:
             blob = vector.tobytes()
             connection.execute("INSERT INTO vectors VALUES (?, ?)", (number, blob))
@@ -170,7 +169,7 @@ def _insert_chunks(connection: Connection, change: Change, analyzer: Analyzer, g
     sums: dict[int, int] = {}
     if change.vectors is not None:
         embedded = (number for name, number in number_of.items() if name not in change.unembedded)
-        blobs = (vector.tobytes() for vector in unit_rows(change.vectors))
+        blobs = (vector.tobytes() for vector in change.vectors)
         vectors = dict(zip(embedded, blobs, strict=True))
         connection.executemany("INSERT INTO vectors VALUES (?, ?)", vectors.items())
         sums = {number: checksum(blob, number) for number, blob in vectors.items()}
