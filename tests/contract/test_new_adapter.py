@@ -164,6 +164,68 @@ def test_a_store_within_the_library(tmp_path: Path) -> None:
         assert ("['moon']" in done.stdout) == (arguments[0] == "-c")
 
 
+STAGE = """
+from retrieval_core.pipeline.stages.state import Stage
+
+class ById(Stage):
+    name = "by_id"
+    deadline_share = 0
+
+    def fingerprint(self):
+        return self.name
+
+    async def __call__(self, run, state):
+        if not state.plan.options.get("by_id"):
+            return state
+        return state.but(hits=tuple(sorted(state.hits, key=lambda hit: hit.chunk.id)))
+"""
+USE_OF_A_STAGE = """
+from retrieval_core import Chunk, load_config, open_index, open_indexes
+from retrieval_core.testing.fakes import FakeEmbedder
+
+config = load_config(overrides={"cache.kind": "memory"})
+for name in ("first", "second"):
+    with open_index(f"{name}.db", config=config, embedder=FakeEmbedder()) as index:
+        index.add([
+            Chunk(f"{name} z", name, f"The moon is far away from {name}."),
+            Chunk(f"{name} a", name, f"Bread is baked, and the moon has nothing to do with {name}."),
+        ])
+with (
+    open_index("first.db", config=config, embedder=FakeEmbedder()) as one,
+    open_indexes(["first.db", "second.db"], config=config, embedder=FakeEmbedder()) as several,
+):
+    for index in (one, several):
+        plain = [hit.chunk.id for hit in index.retrieve("The moon is far away").hits]
+        ordered = [hit.chunk.id for hit in index.retrieve("The moon is far away", by_id=True).hits]
+        assert ordered == sorted(plain) != plain, (plain, ordered)
+"""
+
+
+def test_a_stage_and_its_option_within_the_library(tmp_path: Path) -> None:
+    """A file and two lines for the stage, a line for the option; both work with one index and with several."""
+    package = tmp_path / "retrieval_core"
+    copytree(Path(retrieval_core.__file__).parent, package, ignore=ignore_patterns("__pycache__"))
+    (package / "pipeline/stages/by_id.py").write_text(STAGE, encoding="utf-8")
+    stages = package / "pipeline/stage_list.py"
+    imported = "from retrieval_core.pipeline.stages.select import Select\n"
+    replaced(stages, imported, f"{imported}from retrieval_core.pipeline.stages.by_id import ById\n")
+    replaced(stages, "improving: list[Stage] = [TopK()]", "improving: list[Stage] = [TopK(), ById()]")
+    replaced(
+        package / "pipeline/options.py",
+        "    use_cache: bool | None\n",
+        "    use_cache: bool | None\n    by_id: bool | None\n",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", USE_OF_A_STAGE],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def assert_is_used(tmp_path: Path, module: str = "retrieval_core.adapters.rerankers.initials") -> None:
     tests = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(tests)))}

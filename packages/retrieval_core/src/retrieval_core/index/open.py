@@ -48,6 +48,7 @@ from retrieval_core.pipeline.lifecycle import by_name
 from retrieval_core.ports import LLM, Embedder, TokenCounter, as_store
 from retrieval_core.ports.plugin import as_optional
 from retrieval_core.run.caching import Lazy
+from retrieval_core.run.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -215,6 +216,7 @@ def assemble_index(
         store,
         embedder,
         chunking=config.chunking,
+        retries=RetryPolicy(**dict(config.retry)),
         on_written=None if memory is None else memory.after_change,
         base=base_folder(location),
         place=place,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from retrieval_core.adapters.stores.first_run import read_progress, remove_progress, write_progress
 from retrieval_core.errors import (
@@ -50,6 +50,8 @@ from retrieval_core.ports import (
     as_store,
     check_change,
 )
+from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.retry import NO_RETRIES, can_help, retry
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.types.documents import is_zero
 
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
     from retrieval_core.config import ChunkingConfig
     from retrieval_core.ingest.report import Note, OnProgress
     from retrieval_core.ports import Store, StoredDamage
+    from retrieval_core.run.clock import Clock
+    from retrieval_core.run.retry import RetryPolicy
     from retrieval_core.types import Chunk, Document, Section, Vector
 
 EMPTY = sha256(b"").hexdigest()
@@ -77,6 +81,10 @@ EMPTY = sha256(b"").hexdigest()
 
 
 logger = logging.getLogger("retrieval_core")
+P = ParamSpec("P")
+T = TypeVar("T")
+LONGEST_WAIT = 120.0
+"""Seconds; a service that asks for a longer wait ends the run, and the next run goes on from there."""
 
 
 def approximate_tokens(text: str) -> int:
@@ -91,6 +99,8 @@ class Ingester:
         embedder: ``None`` for an index without vectors.
         base: The folder that locations of files are relative to, and names of those in it.
         place: The file or folder of an index on this machine; the progress of its first run is recorded beside it.
+        retries: How often embedding and writing are tried again if a service is busy or the connection is lost.
+        clock: Waits between attempts.
         on_written: Is given each change that was written, and awaited before the next one.
         now: The time stamped on documents and chunks.
     """
@@ -103,6 +113,8 @@ class Ingester:
         chunking: ChunkingConfig,
         base: Path,
         place: Path | None = None,
+        retries: RetryPolicy = NO_RETRIES,
+        clock: Clock | None = None,
         on_written: Callable[[Change], Awaitable[object]] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -118,7 +130,9 @@ class Ingester:
         self._is_checked = False
         self._elsewhere: Mapping[str, str] = {}
         self._located_at: str | None = None
-        self._vectors = ChunkVectors(embedder, self._pool)
+        self._retries = retries
+        self._clock = clock or SystemClock()
+        self._vectors = ChunkVectors(embedder, self._pool, self._call)
         self._recipe = recipe_of(chunking, self._vectors.recipe)
         self._reader = DocumentReader(chunking, self._recipe, self._pool, now)
 
@@ -532,7 +546,7 @@ class Ingester:
             chunks = tuple((await self._store.fetch(FetchRequest(chunk_ids=ids))).chunks.values())
             vectors = await self._vectors.passages(chunks, known)
             if vectors is not None:
-                await self._late.add_vectors(Change(chunks=chunks, vectors=vectors))
+                await self._call(self._late.add_vectors, Change(chunks=chunks, vectors=vectors))
                 known = {chunk.indexed_text: vector for chunk, vector in zip(chunks, vectors, strict=True)}
             tally.embedded += len(ids)
             if on_progress is not None:
@@ -567,8 +581,24 @@ class Ingester:
             await self._upsert(change)
         return is_changed
 
+    async def _call(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call an embedder or the store, and again if that can help: a run of hours must not end with one busy moment.
+
+        Writing the same change twice changes nothing.
+        """
+
+        async def attempt() -> T:
+            return await function(*args, **kwargs)
+
+        try:
+            return await attempt()
+        except Exception as error:  # noqa: BLE001 - raised again if another attempt can't help
+            if self._retries.max_retries and can_help(error, self._retries.retryable_exceptions):
+                logger.warning("A call failed and is made again: %s", error)
+            return await retry(error, attempt, self._retries, self._clock, lambda: LONGEST_WAIT)
+
     async def _upsert(self, change: Change) -> None:
-        await self._store.upsert(change)
+        await self._call(self._store.upsert, change)
         if self._on_written is not None:
             await self._on_written(change)
 

@@ -6,14 +6,14 @@ import asyncio
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import PurePath
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.errors import EmbeddingError, as_embedding_error
 from retrieval_core.types.documents import is_zero
 from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from retrieval_core.ingest.files import FoundFile
     from retrieval_core.ports import Embedder, SourceState
@@ -261,11 +261,13 @@ class ChunkVectors:
     Args:
         embedder: ``None`` for an index without vectors.
         pool: Runs an embedder that blocks.
+        call: Calls a function with arguments, and again if that can help.
     """
 
-    def __init__(self, embedder: Embedder | None, pool: ThreadPool) -> None:
+    def __init__(self, embedder: Embedder | None, pool: ThreadPool, call: Callable[..., Awaitable[Any]]) -> None:
         self._embedder = embedder
         self._pool = pool
+        self._call = call
 
     @property
     def recipe(self) -> str:
@@ -302,7 +304,7 @@ class ChunkVectors:
         if self._embedder is None or not texts:
             return None
         try:
-            matrix = await self._pool.call(self._embedder.embed_texts, texts)
+            matrix = await self._call(self._pool.call, self._embedder.embed_texts, texts)
         except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
             failure = as_embedding_error(error, f"{self._embedder.id}: {len(texts)} texts")
             raise failure from failure.__cause__

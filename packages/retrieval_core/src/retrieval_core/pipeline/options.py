@@ -361,8 +361,13 @@ def make_plan(
         history=cast("tuple[Message, ...]", options.get("history", ())),
         session_id=options.get("session_id"),
         use_cache=options.get("use_cache") is not False,
-        options=freeze({name: value for name, value in options.items() if name not in _PLANNED}),
+        options=further_options(options),
     )
+
+
+def further_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options that have no field of their own in the plan; the stages that know them read them there."""
+    return freeze({name: value for name, value in options.items() if name not in _PLANNED and name not in OF_SEVERAL})
 
 
 def checked_number(name: str, number: object, most: int) -> int:

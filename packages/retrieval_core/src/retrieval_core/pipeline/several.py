@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import FilterError, InvalidParameterError, QueryValidationError, SearchError
-from retrieval_core.pipeline.options import MAX_TOP_K, OF_EACH, checked_number, checked_values, chosen, condition_of
+from retrieval_core.pipeline.options import (
+    MAX_TOP_K,
+    OF_EACH,
+    checked_number,
+    checked_values,
+    chosen,
+    condition_of,
+    further_options,
+)
 from retrieval_core.pipeline.results import why_empty, why_nothing
 from retrieval_core.pipeline.stages.embed import SharedVectors
 from retrieval_core.pipeline.stages.fuse import IndexResult, candidates_first, merge_indexes, weighted, without_copies
@@ -179,6 +187,7 @@ def plan_several(
         history=cast("tuple[Message, ...]", options.get("history", ())),
         session_id=options.get("session_id"),
         use_cache=options.get("use_cache") is not False,
+        options=further_options(options),
         indexes=plans,
     )
 

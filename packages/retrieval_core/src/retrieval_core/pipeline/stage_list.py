@@ -162,7 +162,10 @@ class Stages:
                 msg = f"a stage is a subclass of retrieval_core.pipeline.Stage, got {stage!r:.80}"
                 raise InvalidParameterError(msg)
             if stage.after not in names:
-                msg = f"the stage {stage.name!r} runs after {stage.after!r}, which is none of {', '.join(names)}"
+                msg = (
+                    f"the stage {stage.name!r} runs after {stage.after!r}, but the stages of this pipeline are "
+                    f"{', '.join(names)}; a part that isn't configured, such as a reranker, has no stage"
+                )
                 raise InvalidParameterError(msg)
             groups = [tuple(_inserted(group, OwnStage(stage))) for group in groups]
         return Stages(*groups)
