@@ -53,9 +53,9 @@ class BusyStore(MemoryStore):
         super().__init__(embedder_id=FakeEmbedder().id, dimension=FakeEmbedder().dimension)
         self._busy = busy
 
-    async def _upsert(self, change: Change) -> None:
+    async def upsert(self, change: Change) -> None:
         self._busy.admit()
-        await super()._upsert(change)
+        await super().upsert(change)
 
 
 def texts_of(folder: Path) -> Path:
@@ -71,7 +71,7 @@ def test_a_busy_embedder_does_not_end_a_run(tmp_path: Path, caplog: pytest.LogCa
         caplog.clear()
         assert index.ingest(texts_of(tmp_path)).added == 2
         assert index.retrieve("moon").hits
-    assert [entry.getMessage() for entry in caplog.records] == ["A call failed and is made again: the service is busy"]
+    assert [entry.getMessage() for entry in caplog.records] == ["A call failed and is retried: the service is busy"]
 
 
 def test_a_busy_store_does_not_lose_a_write(tmp_path: Path) -> None:

@@ -594,7 +594,7 @@ class Ingester:
             return await attempt()
         except Exception as error:  # noqa: BLE001 - raised again if another attempt can't help
             if self._retries.max_retries and can_help(error, self._retries.retryable_exceptions):
-                logger.warning("A call failed and is made again: %s", error)
+                logger.warning("A call failed and is retried: %s", error)
             return await retry(error, attempt, self._retries, self._clock, lambda: LONGEST_WAIT)
 
     async def _upsert(self, change: Change) -> None:
