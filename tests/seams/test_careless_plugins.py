@@ -24,7 +24,7 @@ TEXTS = ("The moon is bright.", "The sun is a star.", "Bread is baked for forty 
 def opened(**plugins: Any) -> Index:
     """Return an index of three chunks in memory."""
     embedder = plugins.pop("embedder", None) or FakeEmbedder()
-    config = load_config(overrides={"deadline_seconds": 10.0, "retry.base_delay": 0.0, "retry.max_delay": 0.01})
+    config = load_config(overrides={"deadline_seconds": 10.0, "retry.base_delay": 0.0})
     store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
     index = open_index(config=config, store=store, embedder=embedder, **plugins)
     index.add([Chunk(f"c{number}", "d", text) for number, text in enumerate(TEXTS)])

@@ -89,7 +89,6 @@ def opened(server: WireServer, embedder: FakeEmbedder | None = None, **overrides
         "embedder.openai.api_key": "sk-none",
         "llm.kind": "none",
         "retry.base_delay": 0.001,
-        "retry.max_delay": 0.001,
     }
     given = {name.replace("__", "."): value for name, value in overrides.items()}
     return open_index(config=load_config("ecommerce-cloud", {**settings, **given}), embedder=embedder or Fixed())

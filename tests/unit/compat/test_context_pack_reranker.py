@@ -15,7 +15,7 @@ from retrieval_core.compat.context_pack import (
     RerankResult,
     RetrievalConfig,
 )
-from retrieval_core.config import RetryConfig
+from retrieval_core.compat.pipeline import RetryConfig
 from retrieval_core.errors import (
     ConfigurationError,
     DeadlineExceededError,

@@ -49,8 +49,6 @@ DEFAULTS: dict[str, Any] = {
     "cache.max_size": 1000,
     "retry.max_retries": 3,
     "retry.base_delay": 1,
-    "retry.max_delay": 10,
-    "retry.exponential_base": 2,
     "evaluation.kind": "none",
 }
 """The specification's defaults, and what they mean here."""

@@ -158,6 +158,10 @@ class RetryConfig(LibraryRetryConfig):
     unusable answers. ``retryable_exceptions`` has further errors to retry.
     """
 
+    max_delay: float = Field(default=10.0, ge=0)
+    """Maximum delay in seconds, unless the backend asks for more."""
+    exponential_base: float = Field(default=2.0, ge=1)
+    """Factor by which each delay is longer than the one before."""
     retryable_exceptions: tuple[type[BaseException], ...] = Field(default=MAY_PASS, exclude=True)
 
 

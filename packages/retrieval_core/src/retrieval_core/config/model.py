@@ -256,11 +256,8 @@ class RetryConfig(Settings):
     max_retries: int = Field(default=3, ge=0, le=20)
     """Maximum number of retries after the first attempt."""
     base_delay: float = Field(default=1.0, ge=0)
-    """Seconds before the first retry. A random delay of up to as much is added."""
-    max_delay: float = Field(default=10.0, ge=0)
-    """Maximum delay in seconds, unless the backend asks for more."""
-    exponential_base: float = Field(default=2.0, ge=1)
-    """Factor by which each delay is longer than the one before."""
+    """Seconds before the first retry, with a random delay of up to as much. Each further delay is twice as long, at
+    most 10 seconds unless the backend asks for more."""
 
 
 class BreakerConfig(Settings):

@@ -132,6 +132,10 @@ GONE: Mapping[str, str] = MappingProxyType(
         "pruner.provence": "the model and its revision are fixed; remove this table",
         "pruner.concurrency": "at most 4 calls run at a time; remove this setting",
         "cache.semantic.max_size": "the semantic cache keeps the 1,000 queries used last; remove this setting",
+        **dict.fromkeys(
+            ("retry.max_delay", "retry.exponential_base"),
+            "each delay is twice as long as the one before, at most 10 seconds; remove this setting",
+        ),
         "breaker.pause_seconds": "the pause is always 30 seconds; remove this setting, or set breaker.failures to 0 "
         "for no pauses",
         "indexing.words_first": "new files can always be searched by keyword first; remove this setting",
