@@ -131,6 +131,30 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
     asyncio.run(of_another_embedder())
 
 
+@pytest.mark.parametrize(("version", "advice"), [(2, "Upgrade retrieval-core"), (0, "Build the index anew")])
+def test_another_format_is_refused(tmp_path: Path, version: int, advice: str) -> None:
+    """A newer version of the library may have written it, or a much older one."""
+    import lancedb
+
+    async def fill(store: LanceDBStore) -> None:
+        await put(store, chunk("a"))
+
+    async def look(store: LanceDBStore) -> None:
+        for call in (store.describe, lambda: put(store, chunk("b"))):
+            with pytest.raises(IndexFormatError, match=f"has index format {version}, .* {advice}"):
+                await call()
+
+    run(tmp_path / "index", fill)
+    database: Any = lancedb.connect(tmp_path / "index")
+    table = database.open_table("text_pages")
+    metadata = {
+        key: value.replace(b'"format": 1', b'"format": %d' % version) for key, value in table.schema.metadata.items()
+    }
+    rows = table.to_arrow().replace_schema_metadata(metadata)
+    database.create_table("text_pages", rows, mode="overwrite")
+    run(tmp_path / "index", look)
+
+
 def test_a_damaged_index_is_a_store_error(tmp_path: Path) -> None:
     """What LanceDB raises comes as the store's own error, which names the place."""
 

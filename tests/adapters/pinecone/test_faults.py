@@ -143,6 +143,20 @@ def test_a_wrong_key_is_explained() -> None:
         run(server, test, api_key=SecretStr("wrong-key"))
 
 
+@pytest.mark.parametrize(("status", "advice"), [(403, "the index's project"), (404, "name or the host"), (500, None)])
+def test_refusals_say_what_to_check(status: int, advice: str | None) -> None:
+    """Only those that have a remedy come with one."""
+
+    async def test(store: PineconeStore) -> None:
+        with pytest.raises(ServiceError, match=f"status {status}") as caught:
+            await store.describe()
+        told = str(caught.value)
+        assert "Check" not in told if advice is None else advice in told
+
+    with WireServer(lambda _: Response(status, {"message": "no"})) as server:
+        run(server, test)
+
+
 def test_a_key_in_an_answer_is_hidden() -> None:
     """An error that repeats the key comes out without it."""
 
