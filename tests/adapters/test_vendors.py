@@ -7,7 +7,7 @@ import json
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pydantic import SecretStr
@@ -252,7 +252,7 @@ def test_the_key_is_shown_nowhere(vendor: Vendor, server: WireServer) -> None:
         run(vendor, adapter)
     assert raised.value.status == 401
     shown = [*traceback.format_exception(raised.value), repr(raised.value), str(raised.value), repr(adapter)]
-    held: list[Any] = [adapter, *vars(adapter).values()]
+    held: list[Any] = [adapter, *cast("dict[str, Any]", adapter.__dict__).values()]
     shown += [repr(getattr(part, "__dict__", None)) for part in held]
     assert not any(secret in text for text in shown)
     assert "[secret]" in str(raised.value)

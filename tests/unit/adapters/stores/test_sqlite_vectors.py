@@ -104,11 +104,12 @@ def test_quantization_is_a_setting(tmp_path: Path) -> None:
         load_config(overrides={"store.sqlite.quantization": "int4"})
 
 
+@pytest.mark.parametrize("processors", [None, 1, 3])
 @pytest.mark.parametrize("rows", [1, 49_999, 50_000, 75_001])
 def test_many_rows_are_compared_on_several_processors_with_the_same_scores(
-    monkeypatch: pytest.MonkeyPatch, rows: int
+    monkeypatch: pytest.MonkeyPatch, rows: int, processors: int | None
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
     random = np.random.default_rng(rows)
     matrix = random.normal(size=(rows, 8)).astype(np.float32)
     query = random.normal(size=8).astype(np.float32)
