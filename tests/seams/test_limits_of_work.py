@@ -19,6 +19,7 @@ from retrieval_core.testing.fakes_rerank import FakeReranker
 from retrieval_core.testing.fakes_verify import FakeVerifier
 from support.answers import an_answering_pipeline, answer_in, events_of
 from support.pipelines import TroubledStore, a_pipeline, filled
+from support.plugins import approx
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +71,17 @@ def test_a_reranker_gets_few_calls_at_a_time() -> None:
     with RetrievalPipeline(store, config=load_config("lexical"), reranker=as_plugin(reranker, Reranker)) as pipeline:
         assert pipeline.retrieve("moon", top_k=12).hits[0].id == "c11"
     assert reranker.most == RERANKED_AT_A_TIME
+
+
+def test_first_scores_that_are_equal_count_for_nothing_beside_a_rerankers() -> None:
+    """Both are standardized around 0 before they are weighed, so a reranker with half of the weight decides alone."""
+    store = MemoryStore()
+    asyncio.run(store.upsert(Change((Chunk("a", "a", "moon rock"), Chunk("b", "b", "moon dust")))))
+    reranker = FakeReranker({"moon rock": 0.1, "moon dust": 0.9})
+    config = load_config("lexical", {"reranker.weight": 0.5})
+    with RetrievalPipeline(store, config=config, reranker=reranker) as pipeline:
+        hits = pipeline.retrieve("moon").hits
+    assert [(hit.id, hit.score) for hit in hits] == [("b", approx(0.5)), ("a", approx(-0.5))]
 
 
 def test_a_verifier_may_check_one_sentence_at_a_time() -> None:
