@@ -107,16 +107,18 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     text.write_text("no database at all, but long enough to be mistaken for the header of one" * 20)
     with closing(sqlite3.connect(foreign)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
+        connection.execute("PRAGMA user_version = 3")
     folder.mkdir()
     damaged.write_bytes(foreign.read_bytes()[:1000] + b"\xff" * 7000)
-    cases = [(text, IndexFormatError), (foreign, IndexFormatError), (folder, StoreError), (damaged, IndexFormatError)]
-    for path, error in cases:
+    other = "another program, and was not changed. Choose another path"
+    cases = [(text, IndexFormatError, ""), (foreign, IndexFormatError, other), (folder, StoreError, "")]
+    for path, error, message in [*cases, (damaged, IndexFormatError, "")]:
         before = path.read_bytes() if path.is_file() else b""
 
-        async def test(store: SqliteStore, error: type[Exception] = error) -> None:
-            with pytest.raises(error):
+        async def test(store: SqliteStore, error: type[Exception] = error, message: str = message) -> None:
+            with pytest.raises(error, match=message):
                 await store.describe()
-            with pytest.raises(error):
+            with pytest.raises(error, match=message):
                 await put(store, chunk("a"))
 
         with_stores(test, open_store(path))
