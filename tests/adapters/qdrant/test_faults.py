@@ -18,6 +18,7 @@ from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.errors import (
     ConfigurationError,
     IndexNotFoundError,
+    InvalidParameterError,
     MalformedAnswerError,
     MissingExtraError,
     ServiceConnectionError,
@@ -147,6 +148,20 @@ def test_a_wrong_key_is_explained() -> None:
 
     with WireServer(QdrantService()) as server:
         run(server, test, api_key=SecretStr("wrong-key"))
+
+
+def test_a_chunk_that_no_request_can_hold() -> None:
+    """Nothing of the change is written, and the message says what to do."""
+
+    async def test(store: QdrantStore) -> None:
+        with pytest.raises(
+            InvalidParameterError, match=r"chunk 'big' comes to 30\d{6} bytes.*Split it into smaller ones"
+        ):
+            await put(store, chunk("small"), chunk("big", "x" * 30_000_000))
+        assert not any(request.method == "PUT" and "points" in request.path for request in server.requests)
+
+    with WireServer(QdrantService()) as server:
+        run(server, test)
 
 
 def test_a_server_without_a_key() -> None:

@@ -111,8 +111,8 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     folder.mkdir()
     damaged.write_bytes(foreign.read_bytes()[:1000] + b"\xff" * 7000)
     other = "another program, and was not changed. Choose another path"
-    cases = [(text, IndexFormatError, ""), (foreign, IndexFormatError, other), (folder, StoreError, "")]
-    for path, error, message in [*cases, (damaged, IndexFormatError, "")]:
+    cases = [(text, IndexFormatError, "."), (foreign, IndexFormatError, other), (folder, StoreError, ".")]
+    for path, error, message in [*cases, (damaged, IndexFormatError, ".")]:
         before = path.read_bytes() if path.is_file() else b""
 
         async def test(store: SqliteStore, error: type[Exception] = error, message: str = message) -> None:
