@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retrieval_core.errors import InvalidParameterError, SearchError, ServiceConnectionError
+from retrieval_core.errors import InvalidParameterError, ServiceConnectionError
 from retrieval_core.run.outcomes import Failed, Ok
 from retrieval_core.run.retry import CircuitBreakers
 from retrieval_core.run.runner import Guard, Run
-from retrieval_core.run.sync import events_of
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -22,39 +21,6 @@ def pool() -> Iterator[ThreadPool]:
     pool = ThreadPool("test-streams", threads=1)
     yield pool
     pool.close()
-
-
-async def count(tell: Callable[[int], None], numbers: int = 3) -> None:
-    for number in range(numbers):
-        tell(number)
-        await asyncio.sleep(0)
-
-
-def test_events_come_in_order() -> None:
-    """What the work tells comes out in its order, and the end of the work is the end of the stream."""
-
-    async def main() -> list[int]:
-        return [event async for event in events_of(count)]
-
-    assert asyncio.run(main()) == [0, 1, 2]
-
-
-def test_an_error_comes_behind_the_events() -> None:
-    """What the work raises is raised to the listener, after everything that it had told."""
-    heard: list[int] = []
-
-    async def work(tell: Callable[[int], None]) -> None:
-        await count(tell)
-        msg = "out of order"
-        raise SearchError(msg)
-
-    async def main() -> None:
-        async for event in events_of(work):
-            heard.append(event)  # noqa: PERF401 - what was heard before the error counts
-
-    with pytest.raises(SearchError, match="out of order"):
-        asyncio.run(main())
-    assert heard == [0, 1, 2]
 
 
 def test_a_stream_that_breaks_off_counts_for_the_breaker(pool: ThreadPool) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.config import load_config
-from retrieval_core.errors import DeadlineExceededError, ServiceConnectionError
+from retrieval_core.errors import DeadlineExceededError
 from retrieval_core.run.outcomes import Failed, Ok
-from retrieval_core.run.retry import CircuitBreakers, RetryPolicy
+from retrieval_core.run.retry import CircuitBreakers
 from retrieval_core.run.runner import Guard, Run, timeouts_of
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
@@ -66,37 +66,6 @@ def test_a_call_that_takes_longer_fails(pool: ThreadPool, deadline: float | None
     assert [record.stage for record in run.records] == ["embed", "dense"]
 
 
-def test_each_call_has_the_time_anew(pool: ThreadPool) -> None:
-    """It begins with the call, not with the run."""
-    clock = FakeClock()
-    run = Run(pool, clock=clock, guard=Guard(timeouts=TIMEOUTS))
-    clock.advance(100)
-
-    async def slow() -> int:
-        clock.advance(20)
-        return 1
-
-    assert [asyncio.run(run.call("embed", slow)) for _ in range(3)] == [Ok(1)] * 3
-
-
-def test_retries_and_waits_share_the_time_of_a_call(pool: ThreadPool) -> None:
-    """An attempt that would begin after it is not made; what went wrong last is told."""
-    clock = FakeClock()
-    policy = RetryPolicy(max_retries=10, base_delay=8.0, max_delay=8.0, exponential_base=1.0)
-    guard = Guard(policy, timeouts=TIMEOUTS)
-    attempts: list[float] = []
-
-    async def down() -> None:
-        attempts.append(clock.now())
-        raise ServiceConnectionError("down", "fake")
-
-    outcome = asyncio.run(Run(pool, clock=clock, guard=guard).call("embed", down))
-    assert isinstance(outcome, Failed)
-    assert isinstance(outcome.error, ServiceConnectionError)
-    assert 2 <= len(attempts) <= 4
-    assert attempts[-1] < 30
-
-
 def test_a_backend_that_is_too_slow_is_left_alone(pool: ThreadPool) -> None:
     """The circuit breaker counts it as any other deadline."""
     clock = FakeClock()
@@ -106,16 +75,6 @@ def test_a_backend_that_is_too_slow_is_left_alone(pool: ThreadPool) -> None:
     outcome = asyncio.run(run.call("embed", give, 1))
     assert isinstance(outcome, Failed)
     assert outcome.attempts == 0
-
-
-def test_other_parts_of_a_run_keep_the_bound(pool: ThreadPool) -> None:
-    """Whatever its backend, its round and its retries are."""
-    clock = FakeClock()
-    run = Run(pool, seconds=100, clock=clock, guard=Guard(timeouts=TIMEOUTS))
-    outcome = hanging_for(run.on("store").in_round(2).without_retries(), clock, 30)
-    assert isinstance(outcome, Failed)
-    assert SETTING in outcome.reason
-    assert run.records[0].round == 2
 
 
 def test_which_stages_have_which_timeout(pool: ThreadPool) -> None:

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
-from blockbuster import blockbuster_ctx
 
 from retrieval_core.adapters.embedders.local import BGE_SMALL_EN, LocalEmbedder, LocalEmbedderSettings
-from retrieval_core.adapters.local_models import bert
 from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.local_models.work import StopSignal
 from retrieval_core.errors import (
@@ -27,12 +25,11 @@ from retrieval_core.errors import (
     ModelNotFoundError,
 )
 from retrieval_core.run.caching import Lazy
-from retrieval_core.run.threads import PoolClosedError, ThreadPool
+from retrieval_core.run.threads import PoolClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
     from retrieval_core.adapters.local_models.onnx import OnnxModel
 
 PATIENCE = 30.0
@@ -215,44 +212,6 @@ class TestVectors:
 class TestLoading:
     """The model is loaded once, late, and never on the event loop."""
 
-    def test_once_for_many_callers(self, fresh: LocalEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Calls that come together share one load, which a thread of the pool does."""
-        from retrieval_core.adapters.local_models import onnx
-
-        threads: list[str] = []
-
-        class Recorded(onnx.OnnxModel):
-            def __init__(self, path: Path) -> None:
-                threads.append(threading.current_thread().name)
-                super().__init__(path)
-
-        monkeypatch.setattr(onnx, "OnnxModel", Recorded)
-
-        async def main() -> None:
-            await asyncio.gather(
-                *(fresh.embed_query(f"question {number}") for number in range(6)), fresh.embed_texts(["a"])
-            )
-
-        with blockbuster_ctx():
-            asyncio.run(main())
-        assert len(threads) == 1
-        assert threads[0].startswith("embed-")
-
-    def test_a_failed_load_is_tried_again(self, fresh: LocalEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A load that failed raises its own error, and the next call loads."""
-        outcomes: list[Callable[[LocalModel], ModelFiles]] = [find_files]
-
-        def fail_first(model: LocalModel) -> ModelFiles:
-            if outcomes:
-                outcomes.clear()
-                raise ModelNotFoundError("not yet")
-            return find_files(model)
-
-        monkeypatch.setattr(bert, "find_files", fail_first)
-        with pytest.raises(ModelNotFoundError, match="not yet"):
-            asyncio.run(fresh.embed_query("question"))
-        assert asyncio.run(fresh.embed_query("question")).shape == (384,)
-
     def test_nothing_is_printed(self, fresh: LocalEmbedder, capfd: pytest.CaptureFixture[str]) -> None:
         """Neither loading, nor a run, nor a run that is stopped writes to standard output or standard error."""
         stop = StopSignal()
@@ -349,14 +308,6 @@ class TestScheduling:
             assert (await bulk).shape == (100, 384)
 
         asyncio.run(main())
-
-    def test_passages_are_handed_over_slice_by_slice(self, fresh: LocalEmbedder) -> None:
-        """A call never has more slices in the pool than there are threads, so it leaves room for others."""
-        fresh._passages = ThreadPool("embed-passages", threads=2, waiting=0)
-        model = FakeModel().put_into(fresh)
-        vectors = asyncio.run(fresh.embed_texts(["passage"] * 1000))
-        assert vectors.shape == (1000, 384)
-        assert model.runs == 1000
 
     def test_cancelling_stops_the_model(self, fresh: LocalEmbedder) -> None:
         """A cancelled call interrupts what runs for it, and nothing more is begun."""

@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from retrieval_core.adapters.llms.openai import OpenAILLM
 from retrieval_core.adapters.rerankers.llm import LLMReranker
 from retrieval_core.config import RerankerConfig
 from retrieval_core.errors import MalformedAnswerError, ServiceError
@@ -20,18 +19,16 @@ from retrieval_core.run.retry import RetryPolicy
 from retrieval_core.run.runner import Guard, Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.reranker_kit import RerankerConformance
 from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Chunk, Evidence, Hit, Scores
-from support.openai_service import KEY, OpenAIService
+from support.openai_service import OpenAIService
 from support.openai_support import llm_of
 from support.wire_server import BrokenJSON, Status, WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from retrieval_core.pipeline.stages.state import JudgedHits
-    from retrieval_core.ports import Completion, CompletionRequest
     from retrieval_core.types import StageRecord
 
 MAX_RETRIES = 3
@@ -283,27 +280,3 @@ def grade(asked: dict[str, Any]) -> str:
     passages = [text for label, text in labels.items() if label.startswith("passage ")]
     shares = [len(words & set(text.lower().strip(".").split())) / max(1, len(words)) for text in passages]
     return results(*(entry(number, 100 * share) for number, share in enumerate(shares, start=1)))
-
-
-class ClosingLLM(OpenAILLM):
-    """Closes its connections after the last call of each event loop, since the kit runs many loops."""
-
-    def __init__(self, server: WireServer) -> None:
-        super().__init__("gpt-4.1-mini", api_key=KEY, base_url=f"{server.url}/v1")
-        self._running = 0
-
-    async def complete(self, request: CompletionRequest) -> Completion:
-        self._running += 1
-        try:
-            return await super().complete(request)
-        finally:
-            self._running -= 1
-            if not self._running:
-                await self.aclose()
-
-
-class TestConformance(RerankerConformance):
-    @pytest.fixture
-    def reranker(self) -> Iterator[LLMReranker]:
-        with WireServer(OpenAIService(grade)) as server:
-            yield LLMReranker(ClosingLLM(server))

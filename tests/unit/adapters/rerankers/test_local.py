@@ -15,7 +15,6 @@ from retrieval_core.adapters.local_models.files import find_files
 from retrieval_core.adapters.rerankers.local import MS_MARCO_MINILM_L12, LocalCrossEncoder
 from retrieval_core.errors import (
     ConfigurationError,
-    InvalidParameterError,
     MissingExtraError,
     ModelNotFoundError,
     ServiceError,
@@ -90,11 +89,6 @@ class TestWithoutLoading:
         )
         result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert result.stdout.strip() == ""
-
-    def test_threads(self) -> None:
-        """Fewer threads than one are an error."""
-        with pytest.raises(InvalidParameterError, match="threads must be a whole number of at least 1, got 0"):
-            LocalCrossEncoder(threads=0)
 
     def test_no_passages_load_nothing(self, fresh: LocalCrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without passages there is nothing to score, and no model is needed."""
@@ -177,24 +171,6 @@ class TestFolder:
         for name, path in find_files(MS_MARCO_MINILM_L12).paths.items():
             (tmp_path / name).symlink_to(path)
         return tmp_path
-
-    def test_the_same_files_are_the_same_model(self, folder: Path, reranker: LocalCrossEncoder) -> None:
-        """A copy of the default model has the default id and gives its scores."""
-        from_folder = LocalCrossEncoder(str(folder))
-        assert from_folder.id == reranker.id
-        assert score(from_folder, QUESTION, ANSWER) == score(reranker, QUESTION, ANSWER)
-        from_folder.close()
-
-    def test_other_files_are_another_model(self, folder: Path, reranker: LocalCrossEncoder) -> None:
-        """A file that differs makes another id, and the model is used all the same."""
-        tokenizer = (folder / "tokenizer.json").read_bytes()
-        (folder / "tokenizer.json").unlink()
-        (folder / "tokenizer.json").write_bytes(tokenizer + b"\n")
-        other = LocalCrossEncoder(folder)
-        assert other.id.startswith("custom@")
-        assert other.id.partition("@")[2] != reranker.id.partition("@")[2]
-        assert len(score(other, QUESTION, ANSWER)) == 1
-        other.close()
 
     def test_a_model_that_is_no_cross_encoder(self, tmp_path: Path) -> None:
         """An embedding model in the folder is told of, and not used as if its first number were a score."""

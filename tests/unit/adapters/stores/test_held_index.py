@@ -322,27 +322,6 @@ def test_a_store_that_searches_in_its_own_way_is_asked_itself(tmp_path: Path) ->
     asyncio.run(test())
 
 
-def test_a_store_in_memory_holds_its_index_always() -> None:
-    """It is that of the last write; an empty or closed store has none."""
-
-    async def test() -> None:
-        store = MemoryStore(embedder_id="e", dimension=3)
-        assert store.held() is None
-        versions = set[str]()
-        for name in "abc":
-            await filled(store, name)
-            held = store.held()
-            assert held is not None
-            assert held.version == await store.version()
-            assert len(held.search(SearchRequest(9, text="moon"))) == len(versions) + 1
-            versions.add(held.version)
-        assert len(versions) == 3
-        await store.aclose()
-        assert store.held() is None
-
-    asyncio.run(test())
-
-
 @pytest.mark.parametrize("part", ["DELETE FROM word_segments", "DELETE FROM chunks WHERE id = 'c0'"])
 def test_an_index_that_lacks_a_part_is_not_held(part: str, tmp_path: Path) -> None:
     """It is searched in the file, which says what is damaged."""

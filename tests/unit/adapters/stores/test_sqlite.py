@@ -634,13 +634,6 @@ def test_a_backup_that_is_put_back_under_a_reader_is_noticed(
     with_stores(test, open_store(index))
 
 
-def test_one_store_serves_several_loops(index: Path) -> None:
-    store = open_store(index)
-    for _ in range(3):
-        assert asyncio.run(by_text(store, "alpha")) == ["a"]
-    asyncio.run(store.aclose())
-
-
 def test_describing_counts_again_only_after_a_write(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(store: SqliteStore) -> None:
         first = await store.describe()

@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,8 +16,8 @@ from hypothesis import strategies as st
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore, write
 from retrieval_core.errors import EmbedderMismatchError, NotYetEmbeddedError
-from retrieval_core.ports import Change, FetchRequest, SearchRequest
-from retrieval_core.testing.store_kit.base import DIMENSION, chunk, put, unit, units
+from retrieval_core.ports import Change, SearchRequest
+from retrieval_core.testing.store_kit.base import DIMENSION, chunk, unit, units
 
 if TYPE_CHECKING:
     from retrieval_core.ports import Candidate
@@ -131,20 +130,5 @@ def test_notes_of_vectors_that_every_reader_has_seen_are_dropped(
         await store.aclose()
         with closing(sqlite3.connect(tmp_path / "index.db")) as connection:
             assert connection.execute("SELECT count(*) FROM late_vectors").fetchone() == (3,)
-
-    asyncio.run(run())
-
-
-def test_stored_vectors_are_the_same_to_the_bit(tmp_path: Path) -> None:
-    """However they come."""
-
-    async def run() -> None:
-        store = open_store(tmp_path / "index.db")
-        await put(store, chunk("a"), vectors=units(1, start=5))
-        await store.upsert(words(chunk("b")))
-        await store.add_vectors(Change((chunk("b"),), units(1, start=5)))
-        vectors = (await store.fetch(FetchRequest(chunk_ids=("a", "b"), with_vectors=True))).vectors
-        np.testing.assert_array_equal(vectors["a"], vectors["b"])
-        await store.aclose()
 
     asyncio.run(run())

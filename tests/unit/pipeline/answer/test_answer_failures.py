@@ -11,54 +11,15 @@ from retrieval_core.errors import (
     ConfigurationError,
     RetrievalError,
     ServiceConnectionError,
-    ServiceError,
 )
 from retrieval_core.pipeline.answer.writing import LONGEST_ANSWER, UNAVAILABLE
 from retrieval_core.ports import CompletionRequest
-from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes_llm import FakeLLM
-from support.answers import ROLLED_BACK, an_answering_pipeline, asked, check_stream, events_of, kinds
+from support.answers import ROLLED_BACK, an_answering_pipeline, check_stream, events_of, kinds
 from support.pipelines import TroubledStore, filled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-
-
-def test_a_model_that_dies_in_the_middle_leaves_what_it_said() -> None:
-    """The error is told, then the end with the partial text, its sentences and their sources; nobody is asked again."""
-    llm = FakeLLM([f"{ROLLED_BACK} And then you should never"])
-    llm.failure, llm.failure_after = ServiceConnectionError("the line is dead"), 16
-    events = events_of(an_answering_pipeline(llm))
-    answer = check_stream(events)
-    assert kinds(events)[-2:] == ["error", "done"]
-    assert answer.text == f"{ROLLED_BACK} And then you"
-    assert answer.error == "answer: the line is dead"
-    assert answer.sentences[0].has_source
-    assert answer.pack is not None
-    assert len(llm.requests) == 1
-    assert [item.stage for item in answer.degraded] == ["answer"]
-
-
-def test_a_model_that_is_dead_from_the_beginning_is_tried_again_then_done_without() -> None:
-    """Nothing was said yet, so it is asked again; then the passages answer, and the stream says so."""
-    llm = FakeLLM([])
-    llm.failure = ServiceConnectionError("refused")
-    events = events_of(an_answering_pipeline(llm, retry__max_retries=2))
-    answer = check_stream(events)
-    assert len(llm.requests) == 3
-    assert kinds(events)[:2] == ["retrieval_done", "fallback"]
-    assert (answer.kind, answer.error) == ("extracted", None)
-    assert [(item.step, item.reason) for item in answer.fallbacks] == [("extracted", "answer: refused")]
-
-
-def test_a_wrong_key_is_not_hidden() -> None:
-    """A stream ends with the error, and the call raises it."""
-    llm = FakeLLM([])
-    llm.failure = ServiceError("who are you?", "openai", status=401)
-    answer = check_stream(events_of(an_answering_pipeline(llm)))
-    assert (answer.text, answer.error) == ("", "answer: who are you?")
-    with an_answering_pipeline(llm) as pipeline, pytest.raises(ServiceError, match="who are you"):
-        pipeline.answer("roll back an application")
 
 
 @pytest.mark.parametrize("setting", ["strict", "raise_on_error"])
@@ -178,72 +139,6 @@ def test_a_search_that_is_set_up_wrongly_is_raised() -> None:
     store.failures = {name: ConfigurationError("no such index") for name in ("dense", "lexical")}
     with pytest.raises(ConfigurationError, match="no such index"):
         events_of(an_answering_pipeline(FakeLLM([]), store))
-
-
-def test_who_leaves_the_stream_ends_the_models_work() -> None:
-    """Closing the iterator closes the provider's stream in the middle of its work."""
-    closed: list[int] = []
-
-    class Slow(FakeLLM):
-        async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
-            self.requests.append(request)
-            count = 0
-            try:
-                while True:
-                    count += 1
-                    yield "word "
-                    await asyncio.sleep(0)
-            finally:
-                closed.append(count)
-
-    pipeline = an_answering_pipeline(Slow([]))
-
-    async def main() -> None:
-        async with pipeline:
-            events = pipeline.aanswer_stream("roll back an application")
-            async for event in events:
-                if event.type == "answer_chunk":
-                    break
-            assert closed == []
-            await events.aclose()
-            assert len(closed) == 1
-
-    asyncio.run(main())
-
-
-def test_who_is_cancelled_ends_the_models_work() -> None:
-    """So does cancelling whoever waits for the whole answer."""
-    llm = FakeLLM([])
-    llm.gate = asyncio.Event()
-    pipeline = an_answering_pipeline(llm)
-
-    async def main() -> None:
-        async with pipeline:
-            task = asyncio.create_task(pipeline.aanswer("roll back an application"))
-            await asked(llm)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
-
-
-def test_an_answer_counts_as_synthesis() -> None:
-    """Its time is bound by the timeout for synthesis, whose setting the error names."""
-    clock = FakeClock()
-    llm = FakeLLM([])
-    llm.gate = asyncio.Event()
-
-    pipeline = an_answering_pipeline(llm, clock=clock, timeouts__synthesis=3)
-
-    async def main() -> str:
-        async with pipeline:
-            task = asyncio.create_task(pipeline.aanswer("roll back an application"))
-            await asked(llm)
-            clock.advance(3)
-            return (await task).fallbacks[0].reason
-
-    assert "timeouts.synthesis" in asyncio.run(main())
 
 
 def test_the_same_error_tree_for_everything() -> None:

@@ -18,7 +18,7 @@ from retrieval_core.testing.fakes_llm import FakeLLM
 from support.answers import QUESTION, ROLLED_BACK, an_answering_pipeline, check_stream, events_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Iterator
     from types import FrameType
 
     from retrieval_core.ports import CompletionRequest
@@ -54,24 +54,9 @@ class Endless(FakeLLM):
         await asyncio.Event().wait()
 
 
-@pytest.fixture
-def new_threads() -> Callable[[], set[str]]:
-    """Return what names the threads that run now and did not before the test."""
-    before = set(threading.enumerate())
-    return lambda: {thread.name for thread in threading.enumerate() if thread not in before}
-
-
 def up_to_a_chunk(stream: Iterator[AnswerEvent]) -> None:
     """Read a stream up to its first piece."""
     assert next(event for event in stream if event.type == "answer_chunk")
-
-
-def test_two_streams_in_step() -> None:
-    """Readers of one pipeline may take turns."""
-    with an_answering_pipeline(FakeLLM(lambda _: ROLLED_BACK)) as pipeline:
-        both = list(zip(pipeline.answer_stream(QUESTION), pipeline.answer_stream(QUESTION), strict=True))
-    for events in zip(*both, strict=True):
-        assert check_stream(events).text == ROLLED_BACK
 
 
 def test_a_stream_that_nobody_reads_does_nothing() -> None:
@@ -81,20 +66,6 @@ def test_a_stream_that_nobody_reads_does_nothing() -> None:
         assert pipeline.answer_stream(QUESTION)
         assert pipeline.aanswer_stream(QUESTION)
     assert llm.requests == []
-
-
-def test_a_reader_that_breaks_off_ends_the_models_work() -> None:
-    """Without closing anything: its loop closes a stream that nobody refers to, at its own end at the latest."""
-    llm = Endless()
-    pipeline = an_answering_pipeline(llm)
-
-    async def main() -> None:
-        async for event in pipeline.aanswer_stream(QUESTION):
-            if event.type == "answer_chunk":
-                break
-
-    asyncio.run(main())
-    assert llm.closed == 1
 
 
 class Interrupt(BaseException):
@@ -159,17 +130,6 @@ def test_a_stream_that_the_loops_own_thread_collects_is_closed() -> None:
     finally:
         if collects:
             gc.enable()
-
-
-def test_a_stream_is_over_when_its_pipeline_is_closed(new_threads: Callable[[], set[str]]) -> None:
-    """Whoever reads on gets nothing more, and nothing runs on afterwards."""
-    llm = Endless()
-    with an_answering_pipeline(llm) as pipeline:
-        stream = pipeline.answer_stream(QUESTION)
-        up_to_a_chunk(stream)
-    assert llm.closed == 1
-    stream.close()
-    assert "retrieval-sync" not in new_threads()
 
 
 CHILD = """

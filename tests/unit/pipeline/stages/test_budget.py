@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
+from typing import TYPE_CHECKING
 
 import pytest
 
 from retrieval_core.config import ContextConfig
-from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.budget import Assembled, assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, as_hits
-from retrieval_core.ports import TokenCounter, as_plugin
 from retrieval_core.types import Chunk, Hit, PageSpan, Quote, Span
 
 if TYPE_CHECKING:
@@ -283,12 +280,6 @@ def test_a_parent_for_which_the_hits_leave_no_room_takes_nothing_along() -> None
         "d/s": "dropped it does not fit into 33 tokens beside the hits",
     }
     assert set(outcomes(40).values()) == {"kept"}
-
-
-@pytest.mark.parametrize("wrong", [None, "7", -1, 2.5, float("nan"), True])
-def test_a_counter_that_gives_no_number_of_tokens_is_told(wrong: Any) -> None:
-    with pytest.raises(InvalidParameterError, match="a token counter must return a whole number"):
-        as_plugin(Mock(return_value=wrong), TokenCounter)("Text.")
 
 
 def test_names_cannot_pass_for_further_passages() -> None:

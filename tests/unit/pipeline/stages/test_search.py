@@ -107,14 +107,6 @@ def test_both_sides_are_asked_alike(pool: ThreadPool) -> None:
     assert sorted(record.stage for record in run.records) == ["dense", "embed", "lexical"]
 
 
-@pytest.mark.parametrize(("mode", "stages"), [("dense", ["embed", "dense"]), ("lexical", ["lexical"])])
-def test_one_side_alone(pool: ThreadPool, mode: SearchMode, stages: list[str]) -> None:
-    """In a single mode the other side is not asked, and words need no embedding."""
-    found, run = find(pool, Sides(), Embeds(), plan(mode))
-    assert [record.stage for record in run.records] == stages
-    assert (found.dense is None, found.lexical is None) == (mode == "lexical", mode == "dense")
-
-
 def test_a_threshold_in_lexical_mode_needs_the_embedding(pool: ThreadPool) -> None:
     """Cosines to hold against the threshold are reckoned from the question's vector, so it is made there too."""
     found, run = find(pool, Sides(), Embeds(), plan("lexical", 0.5))
