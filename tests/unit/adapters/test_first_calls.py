@@ -95,13 +95,11 @@ def settings_of(kind: str, folder: Path) -> tuple[dict[str, Any], dict[str, int]
         "search.top_k": 3,
         "cache.semantic.enabled": True,
     }
-    expected = EMBEDDER | CROSS_ENCODER
-    if find_spec("rustworkx") is not None:
-        facts = folder / "facts.jsonl"
-        fact = {"subject": "Saturn", "relation": "has", "object": "rings", "chunk_id": "c0"}
-        facts.write_text(f"{json.dumps(fact)}\n", encoding="utf-8")
-        settings |= {"graph.file": str(facts), "transform.use": ["graph"]}
-        expected = expected | {"graph": 1}
+    facts = folder / "facts.jsonl"
+    fact = {"subject": "Saturn", "relation": "has", "object": "rings", "chunk_id": "c0"}
+    facts.write_text(f"{json.dumps(fact)}\n", encoding="utf-8")
+    settings |= {"graph.file": str(facts), "transform.use": ["graph"]}
+    expected = EMBEDDER | CROSS_ENCODER | {"graph": 1}
     if find_spec("bpe_openai") is not None:
         settings["context.token_counter"] = "o200k_base"
         expected = expected | {"encoding o200k_base": 1}

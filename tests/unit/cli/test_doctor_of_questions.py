@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,11 +22,6 @@ SEE_LLM = ("missing", "not checked: the language model failed")
 @pytest.fixture(autouse=True)
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-needs_graph = pytest.mark.skipif(
-    find_spec("rustworkx") is None, reason="needs the extra graph: pip install 'retrieval-core[graph]'"
-)
 
 
 def findings(**given: Any) -> dict[str, tuple[str, str]]:
@@ -67,7 +61,6 @@ def test_a_transformer_of_ones_own_is_made_and_not_called() -> None:
     assert "NoSuchTransformer" in detail
 
 
-@needs_graph
 def test_a_graph_is_read_and_counted(tmp_path: Path) -> None:
     triples = tmp_path / "facts.jsonl"
     triples.write_text(json.dumps({"subject": "Anna", "relation": "leads", "object": "Orion"}) + "\n", encoding="utf-8")
@@ -76,7 +69,6 @@ def test_a_graph_is_read_and_counted(tmp_path: Path) -> None:
     assert findings(transform__use=["graph"], graph__file=str(triples))[subject] == ("ok", "2 entities and 1 relations")
 
 
-@needs_graph
 def test_a_graph_that_cannot_be_read(tmp_path: Path) -> None:
     """The finding names the file."""
     for name, text in (("absent.jsonl", None), ("broken.jsonl", "no JSON\n")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -117,7 +116,6 @@ class TestTransforming:
             with pytest.raises(InvalidParameterError, match="no transformer 'none'"):
                 indexes.retrieve(QUESTION, transforms=["none"])
 
-    @pytest.mark.skipif(find_spec("rustworkx") is None, reason="the extra 'graph' is not installed")
     def test_each_index_follows_the_graph_by_itself(self, tmp_path: Path) -> None:
         """Its passages are an index's own; a transformer that fails beside it does not keep it from that."""
         facts = tmp_path / "facts.jsonl"

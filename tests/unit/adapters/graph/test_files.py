@@ -13,15 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.examples import times
-
-pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
-
 from retrieval_core.adapters.graph import GraphFiles, Triple
 from retrieval_core.adapters.graph import knowledge as triples_module
 from retrieval_core.adapters.graph import translator as source_module
 from retrieval_core.adapters.graph.knowledge import read_lines
 from retrieval_core.errors import ConfigurationError, InvalidParameterError
+from support.examples import times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
-
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.graph import GraphQueryTranslator, KnowledgeGraph, Triple
 from retrieval_core.adapters.registry import build_graph_translator

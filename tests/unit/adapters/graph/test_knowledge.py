@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from support.examples import times
-
-pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
 
 from retrieval_core.adapters.graph import KnowledgeGraph, Triple
 from retrieval_core.adapters.graph import knowledge as knowledge_module
@@ -24,7 +19,8 @@ from retrieval_core.adapters.graph.knowledge import (
     NEIGHBOUR,
     RELATION,
 )
-from retrieval_core.errors import InvalidParameterError, MissingExtraError
+from retrieval_core.errors import InvalidParameterError
+from support.examples import times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,13 +132,6 @@ def test_too_many_triples(monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph is bounded, and says so."""
     monkeypatch.setattr(knowledge_module, "MOST_TRIPLES", 3)
     with pytest.raises(InvalidParameterError, match="may have 3 triples, got 7"):
-        KnowledgeGraph(TRIPLES)
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing library is named with what installs it."""
-    monkeypatch.setitem(sys.modules, "rustworkx", None)
-    with pytest.raises(MissingExtraError, match=r"\[graph\]"):
         KnowledgeGraph(TRIPLES)
 
 

@@ -9,10 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.examples import times
-
-pytest.importorskip("rustworkx", reason="needs the extra graph: pip install 'retrieval-core[graph]'")
-
 from retrieval_core.adapters.graph import GraphQueryTranslator, KnowledgeGraph, Triple
 from retrieval_core.adapters.graph.translator import MOST_DOCUMENTS, MOST_LINKED, MOST_NAMES
 from retrieval_core.adapters.stores.memory import MemoryStore
@@ -20,6 +16,7 @@ from retrieval_core.errors import IndexBusyError, InvalidParameterError
 from retrieval_core.ports import Change, QueryContext, Transformed, Variant
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.types import Chunk
+from support.examples import times
 from support.plugins import approx
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 from unicodedata import category
 
-from retrieval_core.errors import ConfigurationError, InvalidParameterError, MissingExtraError
+from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.text.analysis import BY_CHARACTER, STOP_WORDS, Analyzer, fold
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from rustworkx import PyDiGraph
 
     Numbers = NDArray[np.int64]
 
@@ -299,17 +298,12 @@ class KnowledgeGraph:
         triples: At most 500,000.
 
     Raises:
-        MissingExtraError: rustworkx is not installed.
         InvalidParameterError: There are too many.
     """
 
     def __init__(self, triples: Iterable[Triple]) -> None:
         import numpy as np  # noqa: PLC0415 - only graphs need it here
 
-        try:
-            import rustworkx  # noqa: PLC0415
-        except ImportError as error:
-            raise MissingExtraError("graph", "a knowledge graph") from error
         self.triples = tuple(triples)
         if len(self.triples) > MOST_TRIPLES:
             msg = f"a graph may have {MOST_TRIPLES} triples, got {len(self.triples)}; leave some out"
@@ -331,11 +325,11 @@ class KnowledgeGraph:
         """Every relation, likewise."""
         self._relations = _Relations(self.relations)
         self._names = Names(entities.all_spellings())
-        self._graph: PyDiGraph[None, None] = rustworkx.PyDiGraph(multigraph=True)
-        self._graph.add_nodes_from([None] * len(self.entities))
-        self._graph.add_edges_from_no_data(edges)
         ends: NDArray[np.int64] = np.array(edges, dtype=np.int64).reshape(-1, 2)
         self._subjects, self._objects = ends[:, 0], ends[:, 1]
+        by_entity = np.argsort(ends, axis=None, kind="stable")
+        self._edges: Numbers = by_entity // 2
+        self._first_edges: Numbers = np.searchsorted(ends.ravel()[by_entity], np.arange(len(self.entities) + 1))
         self._labels: Numbers = np.array(labels, dtype=np.int64)
 
     def facts(self, question: str) -> Facts:
@@ -357,8 +351,8 @@ class KnowledgeGraph:
     def _edges_of(self, entity: int) -> Numbers:
         import numpy as np  # noqa: PLC0415
 
-        both = (self._graph.out_edge_indices(entity), self._graph.in_edge_indices(entity))
-        return np.unique(np.concatenate([np.asarray(side, dtype=np.int64) for side in both]))
+        first, end = self._first_edges[entity : entity + 2]
+        return np.unique(self._edges[first:end])
 
     def _direct(self, found: Sequence[int], named: frozenset[int]) -> dict[int, float]:
         """Score the facts that have an entity of the question, by their numbers."""

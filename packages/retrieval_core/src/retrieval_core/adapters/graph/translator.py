@@ -45,7 +45,6 @@ class GraphFiles:
 
         Raises:
             ConfigurationError: A file is missing, unreadable, or holds a line that is no triple.
-            MissingExtraError: The extra ``graph`` is not installed.
         """
         stamps = tuple(map(_stamp_of, self._paths))
         with self._lock:
@@ -148,7 +147,6 @@ class GraphQueryTranslator(QueryTransformer):
 
         Raises:
             ConfigurationError: A file is missing or holds something else than triples.
-            MissingExtraError: The extra ``graph`` is not installed.
         """
         graph = await self._pool.run(self._graph)
         self._digest = graph.digest
