@@ -60,7 +60,7 @@ from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import FormattedContext, SearchState, digest
 from retrieval_core.pipeline.stages.transform import normalize, should_rewrite
-from retrieval_core.ports.embedders import checked_vector
+from retrieval_core.ports.models import checked_vector
 from retrieval_core.run.caching import CacheEntry, LruCache
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.outcomes import Failed, Ok, value_of

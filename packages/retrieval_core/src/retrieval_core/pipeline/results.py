@@ -21,7 +21,7 @@ from retrieval_core.errors import (
 from retrieval_core.pipeline.stages.state import Stage, identify
 from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.ports import Evaluator, as_plugin
-from retrieval_core.ports.embedders import checked_vector
+from retrieval_core.ports.models import checked_vector
 from retrieval_core.run.outcomes import Failed, Ok, is_static, raise_faults
 from retrieval_core.types import Degradation, EvaluationScores, RetrievalResult
 from retrieval_core.types.filters.syntax import to_json

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from retrieval_core.ports.caches import ResultCache
-from retrieval_core.ports.embedders import Embedder, TokenCounter
 from retrieval_core.ports.index_values import (
     LIST_TYPES,
     Candidate,
@@ -32,21 +31,33 @@ from retrieval_core.ports.models import (
     LLM,
     Completion,
     CompletionRequest,
+    Embedder,
     Evaluator,
     Judgements,
+    Kept,
     Message,
+    Pruner,
     RelevanceFilter,
     Reranker,
     RerankScores,
     Rewriter,
     Rewritten,
+    TokenCounter,
+    Verdicts,
+    Verified,
+    Verifier,
 )
 from retrieval_core.ports.plugin import Plugin, as_plugin
-from retrieval_core.ports.pruners import Kept, Pruner
-from retrieval_core.ports.retrievers import Retriever
 from retrieval_core.ports.stores import Capability, HeldIndex, Store, Versioned, as_store, check_change, check_search
-from retrieval_core.ports.transformers import BOTH_SIDES, Linked, QueryContext, QueryTransformer, Transformed, Variant
-from retrieval_core.ports.verifiers import Verdicts, Verified, Verifier
+from retrieval_core.ports.transformers import (
+    BOTH_SIDES,
+    Linked,
+    QueryContext,
+    QueryTransformer,
+    Retriever,
+    Transformed,
+    Variant,
+)
 
 __all__ = [
     "BOTH_SIDES",

@@ -31,7 +31,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.ports.index_values import Candidate, Fetched, TermCounts
 from retrieval_core.ports.plugin import Wrapper, are, call_plugin, calls_plugin, check_members
-from retrieval_core.ports.retrievers import are_candidates
+from retrieval_core.ports.transformers import are_candidates
 from retrieval_core.types.filters import OPERATORS, operators_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from retrieval_core.errors import (
     ServiceError,
     as_embedding_error,
 )
-from retrieval_core.ports.embedders import checked_vector
+from retrieval_core.ports.models import checked_vector
 from retrieval_core.ports.plugin import given_as
 from retrieval_core.run.caching import LruCache
 from retrieval_core.run.outcomes import Failed, Ok, is_callers_fault
