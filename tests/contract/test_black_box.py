@@ -38,7 +38,7 @@ MODULES = re.compile(r"(?:^|;)\s*import ([\w.]+(?:, [\w.]+)*)", re.MULTILINE)
 PRIVATE = re.compile(r"_[a-z]\w*(?<!_)")
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "adapters/redis/test_redis.py": {
-        "retrieval_core.adapters.caches.codec.encode": "writes what the cache would, and then damages it",
+        "retrieval_core.adapters.caches.redis.encode": "writes what the cache would, and then damages it",
         "redis_module._MOST_MISSED": "a bound that would take thousands of queries to reach",
         "._key": "damages what is stored",
         "._missed": "what is forgotten can't be seen otherwise",

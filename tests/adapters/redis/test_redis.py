@@ -11,8 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from retrieval_core.adapters.caches import redis as redis_module
-from retrieval_core.adapters.caches.codec import encode
-from retrieval_core.adapters.caches.redis import RedisCache
+from retrieval_core.adapters.caches.redis import RedisCache, encode
 from retrieval_core.errors import (
     ConfigurationError,
     InvalidParameterError,

@@ -22,7 +22,7 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.pinecone import PineconeStore
 from retrieval_core.adapters.stores.pinecone.store import PineconeSettings
 from retrieval_core.adapters.stores.qdrant import QdrantStore
-from retrieval_core.adapters.vendors.http import what_was_said
+from retrieval_core.adapters.vendors import what_was_said
 from retrieval_core.cli.commands import main
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.config.base import host_of, without_credentials, without_secrets

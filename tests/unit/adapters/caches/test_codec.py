@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core import types
-from retrieval_core.adapters.caches import codec
-from retrieval_core.adapters.caches.codec import decode, encode, is_quickly_decoded, schema
+from retrieval_core.adapters.caches import redis as codec
+from retrieval_core.adapters.caches.redis import decode, encode, is_quickly_decoded, schema
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.testing.cache_kit import a_result, assert_same
 from retrieval_core.types import FrozenDict, RetrievalResult

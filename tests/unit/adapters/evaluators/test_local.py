@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.adapters.evaluators.local import MOST_CHARACTERS, MOST_PASSAGES, Calibration, LocalEvaluator
-from retrieval_core.adapters.evaluators.precision import expected_average_precision
+from retrieval_core.adapters.evaluators.local import (
+    MOST_CHARACTERS,
+    MOST_PASSAGES,
+    Calibration,
+    LocalEvaluator,
+    expected_average_precision,
+)
 from retrieval_core.errors import EmbeddingError, InvalidParameterError
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk, EvaluationScores

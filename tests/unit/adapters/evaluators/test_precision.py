@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval_core.adapters.evaluators.precision import average_precision, expected_average_precision
+from retrieval_core.adapters.evaluators.local import average_precision, expected_average_precision
 from support.examples import times
 from support.plugins import approx
 

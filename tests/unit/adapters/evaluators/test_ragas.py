@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.evaluators import ragas as module
-from retrieval_core.adapters.evaluators.precision import average_precision
+from retrieval_core.adapters.evaluators.local import average_precision
 from retrieval_core.adapters.evaluators.ragas import RagasEvaluator
 from retrieval_core.errors import (
     ConfigurationError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval_core.adapters.vendors.http import with_advice
+from retrieval_core.adapters.vendors import with_advice
 
 ADVICE = "Check the API key."
 

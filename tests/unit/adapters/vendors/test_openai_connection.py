@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from retrieval_core.adapters.vendors.http import retry_after, what_was_said
+from retrieval_core.adapters.vendors import retry_after, what_was_said
 
 if TYPE_CHECKING:
     pass

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import re
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakKeyDictionary
+from zlib import crc32
 
-from pydantic import SecretStr  # noqa: TC002 - pydantic resolves it at run time
+from pydantic import (
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    SecretStr,
+    TypeAdapter,
+)
+from pydantic_core import PydanticSerializationError
 
-from retrieval_core.adapters.caches.codec import decode, encode, is_quickly_decoded
+from retrieval_core import types
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import (
     ConfigurationError,
@@ -26,19 +37,74 @@ from retrieval_core.errors import (
     checked_count,
 )
 from retrieval_core.ports import ResultCache
+from retrieval_core.types import RetrievalResult
 
 if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.types import RetrievalResult
 
+_FORMAT = 2
+_SCHEMA_BYTES = 12
+_HEADER_BYTES = _SCHEMA_BYTES + 4
+_QUICK_BYTES = 200_000
 _TOKEN_BYTES = 16
 _MOST_MISSED = 10_000
 """The most missed keys that are remembered."""
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _QUICK_CHARACTERS = 100_000
 _MOST_CONNECTIONS = 1000
+
+
+def encode(result: RetrievalResult) -> bytes:
+    """Return a result as bytes; time zones are kept by their offset from UTC.
+
+    Raises:
+        InvalidParameterError: The result holds something else than :mod:`retrieval_core.types` says.
+    """
+    try:
+        data = _adapter().dump_json((result,), warnings="error")
+    except (PydanticSerializationError, TypeError, ValueError) as error:
+        msg = f"the result cannot be written as JSON: {error}; make it of what retrieval_core.types names"
+        raise InvalidParameterError(msg) from error
+    return schema() + crc32(data).to_bytes(4, "big") + data
+
+
+def decode(data: bytes) -> RetrievalResult | None:
+    """Return the result that the bytes were made of, ``None`` where they are of another version or damaged."""
+    if data[:_SCHEMA_BYTES] != schema():
+        return None
+    payload = data[_HEADER_BYTES:]
+    if crc32(payload).to_bytes(4, "big") != data[_SCHEMA_BYTES:_HEADER_BYTES]:
+        return None
+    try:
+        return _adapter().validate_json(payload, strict=True)[0]
+    except (OverflowError, TypeError, ValueError):
+        return None
+
+
+def is_quickly_decoded(data: bytes) -> bool:
+    """Whether decoding takes no longer than an event loop may be kept."""
+    return len(data) <= _QUICK_BYTES
+
+
+@cache
+def schema() -> bytes:
+    """Return what the bytes of this version begin with."""
+    records = [kind for _, kind in sorted(vars(types).items()) if is_dataclass(kind)]
+    described = [(kind, [(field.name, str(field.type)) for field in fields(kind)]) for kind in records]
+    return sha256(repr((_FORMAT, described)).encode()).digest()[:_SCHEMA_BYTES]
+
+
+@cache
+def _adapter() -> TypeAdapter[tuple[RetrievalResult]]:
+    moment = Annotated[datetime, PlainValidator(datetime.fromisoformat), PlainSerializer(datetime.isoformat)]
+    return _adapter_with(moment, Mapping, Mapping[str, Any])
+
+
+def _adapter_with(datetime: Any, Mapping: Any, Metadata: Any) -> TypeAdapter[tuple[RetrievalResult]]:  # noqa: ARG001, N803
+    # What the types import for type checkers alone is looked up in this frame.
+    return TypeAdapter(tuple[RetrievalResult], config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 class _Pipeline(Protocol):

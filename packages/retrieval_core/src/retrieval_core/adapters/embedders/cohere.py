@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import AliasChoices, Field, SecretStr
 
+from retrieval_core.adapters.vendors import LoadsPackage
 from retrieval_core.adapters.vendors.cohere import SERVICE, CohereConnection
-from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import (
     ConfigurationError,

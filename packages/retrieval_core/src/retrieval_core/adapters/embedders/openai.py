@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import AliasChoices, Field, SecretStr
 
+from retrieval_core.adapters.vendors import LoadsPackage
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
-from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import (
     ConfigurationError,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.adapters.evaluators.precision import expected_average_precision
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import Embedder, Evaluator
 from retrieval_core.ports.plugin import as_optional
@@ -23,6 +22,53 @@ MOST_PASSAGES = 20
 """The lowest rank that is judged; passages below would hardly change the score."""
 MOST_CHARACTERS = 4000
 """Code points of a text that are embedded; the default model reads less."""
+
+
+def average_precision(verdicts: Sequence[bool]) -> float:
+    """Return the mean, over the ranks of relevant passages, of the precision down to that rank.
+
+    The formula of RAGAS' context precision: relevant passages that the list lacks do not count.
+
+    Args:
+        verdicts: Whether each passage is relevant, best first.
+
+    Returns:
+        In [0, 1]; 0 where none is relevant.
+    """
+    relevant = 0
+    total = 0.0
+    for rank, verdict in enumerate(verdicts, start=1):
+        if verdict:
+            relevant += 1
+            total += relevant / rank
+    return total / relevant if relevant else 0.0
+
+
+def expected_average_precision(probabilities: Sequence[float]) -> float:
+    """Return the expected value of :func:`average_precision` where passages are relevant with given probabilities.
+
+    It is exact for independent passages: the numbers of relevant ones above and below a rank follow two Poisson
+    binomial distributions.
+
+    Args:
+        probabilities: That each passage is relevant, best first. The work grows with the cube of their number.
+
+    Returns:
+        In [0, 1].
+    """
+    below = [np.ones(1)]
+    for probability in reversed(probabilities):
+        below.append(np.convolve(below[-1], (1 - probability, probability)))
+    below.reverse()  # below[k] is the distribution of the relevant ones among probabilities[k:]
+    above = np.ones(1)
+    total = 0.0
+    for rank, probability in enumerate(probabilities, start=1):
+        count_above = np.arange(len(above))[:, None]
+        count_below = np.arange(len(below[rank]))[None, :]
+        share = (1 + count_above) / (1 + count_above + count_below)
+        total += probability / rank * float(above @ share @ below[rank])
+        above = np.convolve(above, (1 - probability, probability))
+    return min(total, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

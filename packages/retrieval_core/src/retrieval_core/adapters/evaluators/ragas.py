@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
-from retrieval_core.adapters.evaluators.precision import average_precision
+from retrieval_core.adapters.evaluators.local import average_precision
 from retrieval_core.errors import ConfigurationError, MissingExtraError, checked_count
 from retrieval_core.installation import install_command
 from retrieval_core.ports import LLM, CompletionRequest, Embedder, Evaluator, Message, as_plugin

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import AliasChoices, Field, SecretStr
 
+from retrieval_core.adapters.vendors import LoadsPackage
 from retrieval_core.adapters.vendors.openai import SERVICE, OpenAIConnection
-from retrieval_core.adapters.vendors.package import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, ServiceError
 from retrieval_core.ports import LLM, Completion

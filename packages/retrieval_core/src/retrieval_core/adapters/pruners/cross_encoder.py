@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.pruners.align import rows_of
-from retrieval_core.adapters.rerankers.threshold import ByScores
+from retrieval_core.adapters.relevance_filters.cross_encoder import ByScores
 from retrieval_core.ports import Kept, Pruner
 from retrieval_core.types import Usage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from retrieval_core.adapters.vendors.connection import VendorConnection
+from retrieval_core.adapters.vendors import VendorConnection
 from retrieval_core.errors import MalformedAnswerError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, ClassVar
 
-from retrieval_core.adapters.vendors.connection import VendorConnection
+from retrieval_core.adapters.vendors import VendorConnection
 from retrieval_core.errors import MalformedAnswerError, ServiceError
 
 if TYPE_CHECKING:

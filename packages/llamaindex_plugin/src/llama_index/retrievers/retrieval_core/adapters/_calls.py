@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar, cast
 from weakref import ref
 
-from retrieval_core.adapters.vendors.http import retry_after, what_was_said
+from retrieval_core.adapters.vendors import retry_after, what_was_said
 from retrieval_core.errors import RetrievalError, ServiceConnectionError, ServiceError, ServiceTimeoutError
 from retrieval_core.run.sync import is_sync_call
 from retrieval_core.run.threads import ThreadPool

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.pinecone.records import MOST_RECORDS
 from retrieval_core.adapters.stores.services import together
-from retrieval_core.adapters.vendors.http import with_advice
+from retrieval_core.adapters.vendors import with_advice
 from retrieval_core.config import checked_host
 from retrieval_core.errors import (
     ConfigurationError,

@@ -30,7 +30,7 @@ from retrieval_core.adapters.stores.pinecone.records import (
     vector_id,
 )
 from retrieval_core.adapters.stores.services import MOST_RESULTS, is_text, together
-from retrieval_core.adapters.vendors.package import LoadsPackage
+from retrieval_core.adapters.vendors import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, FieldNames, Host
 from retrieval_core.errors import (
     EmbedderMismatchError,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from retrieval_core.adapters.stores.qdrant.filters import HAS, IS, NUMBERS, OWN, digest
 from retrieval_core.adapters.stores.qdrant.points import DENSE, GENERATION, KIND, WORDS, point_id
-from retrieval_core.adapters.vendors.connection import NO_KEY, VendorConnection
+from retrieval_core.adapters.vendors import NO_KEY, VendorConnection
 from retrieval_core.config import host_of
 from retrieval_core.errors import (
     ConfigurationError,

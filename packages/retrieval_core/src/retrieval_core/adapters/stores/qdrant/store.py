@@ -33,7 +33,7 @@ from retrieval_core.adapters.stores.qdrant.reading import CollectionReader, of_k
 from retrieval_core.adapters.stores.query_terms import limited, question_weights
 from retrieval_core.adapters.stores.rows import SOURCES
 from retrieval_core.adapters.stores.services import distinct, split
-from retrieval_core.adapters.vendors.package import LoadsPackage
+from retrieval_core.adapters.vendors import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address, FieldNames
 from retrieval_core.errors import IncompleteSearchError, StoreError
 from retrieval_core.ports import StoredDamage
