@@ -125,7 +125,7 @@ def test_a_model_that_dies_in_the_middle(indexed: Path) -> None:
     assert [event["type"] for event in told[-2:]] == ["error", "done"]
     assert told[-1]["answer"]["error"] == "answer: the model has gone"
     verified = run(QUESTION, "--verify", *dying, code=1)
-    assert "Warning: sentences not verified: the answer is incomplete" in verified.stderr
+    assert "Warning: sentences not verified: only claims" in verified.stderr
     assert "confidence" not in verified.stdout
 
 

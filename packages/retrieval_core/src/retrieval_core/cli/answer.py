@@ -81,11 +81,8 @@ def _turns(file: IO[bytes]) -> Any:
     """Return a file's JSON, whose form is checked where it is used."""
     try:
         return json.loads(file.read())
-    except ValueError as error:
-        msg = f"--history: {file.name} is not valid JSON: {error}"
-        raise click.UsageError(msg) from error
-    except RecursionError as error:
-        msg = f"--history: {file.name} is nested too deeply. Give a list of turns."
+    except (ValueError, RecursionError) as error:
+        msg = f"--history: {file.name} is not a JSON list of turns: {error}"
         raise click.UsageError(msg) from error
 
 

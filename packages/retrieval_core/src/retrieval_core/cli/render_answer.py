@@ -20,7 +20,6 @@ from retrieval_core.cli.common import (
     warn_degraded,
 )
 from retrieval_core.cli.render import console_of, explain_relevance
-from retrieval_core.pipeline.answer.attribution import markers_of
 from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, RetrievalDone, format_citation
 
 if TYPE_CHECKING:
@@ -108,17 +107,15 @@ class AnswerPrinter:
             warn(answer.note)
         if answer.kind == "without_documents" and answer.text:
             warn("answered without documents, since nothing could be searched")
-        if answer.kind == "extracted" and _has_foreign_numbers(answer):
-            warn("some numbers in brackets are from the documents and are no citations")
         self._print_sources(answer.sources, checks)
         _warn_of_problems(answer.sentences)
         for check in filter(None, (sentence.check for sentence in answer.sentences)):
             self._print(_verdict(answer.sentences[check.sentence].text, check))
         if answer.sources and checks is None:
             warn("citations could not be verified against the index")
-        is_told = any(entry.stage == "verify_answer" for entry in answer.degraded)
-        if self._verify and not is_told and (why := _why_not_verified(answer)) is not None:
-            warn(f"sentences not verified: {why}")
+        is_verified = any(sentence.check is not None for sentence in answer.sentences)
+        if self._verify and not is_verified and all(entry.stage != "verify_answer" for entry in answer.degraded):
+            warn("sentences not verified: only claims that a language model writes from documents are")
         self._print(Text(""))
         if self._is_verbose:
             for line in _explanations(answer, self._of_passages):
@@ -185,27 +182,6 @@ def _verdict(sentence: str, check: SentenceCheck) -> Text:
     reason = f" ({' '.join(harmless(check.reason).split())})" if check.reason else ""
     told = f" {_shown(sentence)} {check.verdict.replace('_', ' ')}{by}{quoted}{reason}"
     return Text.assemble((sign, f"bold {colour}"), told)
-
-
-def _has_foreign_numbers(answer: Answer) -> bool:
-    """Whether the text quotes numbers in brackets from a document that could be taken for its citations."""
-    own = {attribution.marker for sentence in answer.sentences for attribution in sentence.attributions}
-    numbers = {source.number for source in answer.sources}
-    return any(marker.span not in own and not numbers.isdisjoint(marker.numbers) for marker in markers_of(answer.text))
-
-
-def _why_not_verified(answer: Answer) -> str | None:
-    """Return why no sentence of an answer was verified; ``None`` if one was."""
-    if answer.error is not None:
-        return "the answer is incomplete"
-    if answer.kind == "extracted":
-        return "the answer consists of quotes from the documents"
-    if answer.kind == "abstained":
-        return "there is no answer"
-    if answer.kind == "without_documents":
-        return "the answer was written without documents"
-    is_checked = any(sentence.check is not None for sentence in answer.sentences)
-    return None if is_checked else "no sentence makes a claim"
 
 
 def _explanations(answer: Answer, of_passages: str) -> Iterator[str]:
