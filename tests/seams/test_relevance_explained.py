@@ -10,6 +10,7 @@ from retrieval_core import Chunk, load_config
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change
+from support.pipelines import a_pipeline
 
 WORDS_ALONE = "There is no calibrated cosine, so only the words count."
 FEW = "The first chunk covers 63% of the query's words, rare ones weighing more. "
@@ -52,3 +53,12 @@ def test_a_search_by_words_is_explained(query: str, texts: list[str], explanatio
         relevance = pipeline.retrieve(query).relevance
     assert relevance is not None
     assert relevance.explanation == explanation
+
+
+def test_passages_with_none_of_a_querys_words_cover_nothing_of_it() -> None:
+    """Their coverage is 0, the least that there is; vector search finds some passage for every query."""
+    with a_pipeline() as pipeline:
+        result = pipeline.retrieve("zebra quagga", mode="dense")
+    assert result.hits
+    assert result.relevance is not None
+    assert result.relevance.coverage == 0

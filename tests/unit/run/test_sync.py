@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from itertools import count, takewhile
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -338,6 +340,21 @@ def test_a_loop_that_takes_its_turns_is_waited_for(bridge: SyncBridge) -> None:
     with pytest.raises(TimeoutError, match="its own"):
         bridge.run(times_out(), seconds=PATIENCE)
     assert bridge.run(thread_name(), seconds=float("inf")) == "retrieval-sync"
+
+
+def test_a_loop_that_takes_its_turns_is_waited_for_after_the_grace(
+    bridge: SyncBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows within the grace that it isn't blocked, and then has all the time that its call takes."""
+    monkeypatch.setattr(sync, "GRACE", 0.3)
+    end = time.monotonic() + 0.6
+
+    async def takes_turns() -> str:
+        for _ in takewhile(lambda _: time.monotonic() < end, count()):
+            await asyncio.sleep(0)
+        return "done"
+
+    assert bridge.run(takes_turns(), seconds=0) == "done"
 
 
 def test_a_bridge_that_nobody_uses_any_more_lets_go() -> None:
