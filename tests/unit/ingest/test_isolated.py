@@ -13,9 +13,8 @@ import pytest
 from retrieval_core import open_index
 from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest import reading
-from retrieval_core.ingest.isolated import Watch, read_isolated
+from retrieval_core.ingest.isolated import read_isolated
 from retrieval_core.ingest.readers import ReadOptions, read_file
-from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -59,31 +58,6 @@ def test_a_reader_that_breaks_down_or_does_not_end_is_a_file_that_cannot_be_read
 ) -> None:
     with pytest.raises(UnreadableFileError, match=reason):
         list(read_isolated(tmp_path / "a.pdf", seconds=0.2 if "sleep" in code else 60, command=python(code)))
-
-
-def test_what_the_caller_does_between_documents_is_not_counted() -> None:
-    """Embedding the rows of a long table may take longer than reading all of it."""
-    clock, killed = FakeClock(), list[str]()
-    watch = Watch(lambda: killed.append("reader"), 10, now=clock.now)
-    clock.advance(4)
-    watch.pause()
-    clock.advance(1000)
-    assert watch.left() == 6
-    watch.go_on()
-    clock.advance(5)
-    assert watch.left() == 1
-    clock.advance(2)
-    watch.run()
-    assert (killed, watch.is_late) == (["reader"], True)
-
-
-def test_a_reader_that_is_over_is_ended_and_not_late() -> None:
-    clock, killed = FakeClock(), list[str]()
-    watch = Watch(lambda: killed.append("reader"), 10, now=clock.now)
-    watch.end()
-    clock.advance(11)
-    watch.run()
-    assert (killed, watch.is_late) == (["reader"], False)
 
 
 def test_an_index_lists_it_among_the_failures(tmp_path: Path) -> None:

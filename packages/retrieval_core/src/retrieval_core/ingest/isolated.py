@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,12 @@ from retrieval_core.ingest.report import ColumnNote, FileNote
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 SECONDS = 300.0
 """How long a file may be read."""
 MOST_MEMORY = 4 << 30
-"""Bytes of address space that the process may take, where the system can bound that."""
+"""Bytes of address space that the process may take, and bytes that it may write, where the system can bound that."""
 _THIS = (sys.executable, "-P", "-m", "retrieval_core.ingest.isolated")
 
 
@@ -44,99 +45,49 @@ def read_isolated(
 
     Args:
         over: Set, by any thread, when nobody wants the documents any more: it ends the process, and so the wait for it.
-        seconds: How long that may take, without what the caller does between two documents, such as embedding.
+            It is set at the end, too.
+        seconds: How long the process may take.
         command: Starts the process; the path is added.
 
     Raises:
         UnreadableFileError: The file cannot be read, or its reader broke down or was not done in time.
     """
     options = options or ReadOptions()
-    asked = {"text_column": options.text_column, "columns": dict(options.columns)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(  # noqa: S603 - this interpreter, and a path that no shell reads
-        [*command, str(path)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
-    ) as child:
-        watch = Watch(child.kill, seconds, over)
-        Thread(target=watch.run, name="retrieval-reader-end", daemon=True).start()
-        try:
-            assert child.stdin is not None  # noqa: S101 - both are pipes
-            assert child.stdout is not None  # noqa: S101 - likewise
-            with suppress(BrokenPipeError), child.stdin as given:
-                given.write(json.dumps(asked).encode())
-            for line in child.stdout:
-                if not line.endswith(b"\n"):
-                    break  # it ended in the midst of a line
-                told: dict[str, Any] = json.loads(line)
-                if "document" in told:
-                    watch.pause()
-                    yield _document(told["document"])
-                    watch.go_on()
-                elif "note" in told:
-                    kind = FileNote if "message" in told["note"] else ColumnNote
-                    options.on_note(kind(**told["note"]))
-                elif "failure" in told:
-                    raise unreadable(path, told["failure"])
-                else:
-                    return
-        finally:
-            watch.end()
-            child.kill()
-    if watch.is_late:
+    over = over or Event()
+    asked = json.dumps({"text_column": options.text_column, "columns": dict(options.columns)}).encode()
+    with TemporaryFile() as told:
+        with subprocess.Popen(  # noqa: S603 - this interpreter, and a path that no shell reads
+            [*command, str(path)], stdin=subprocess.PIPE, stdout=told, stderr=subprocess.DEVNULL
+        ) as child:
+
+            def end() -> None:
+                over.wait(seconds)
+                child.kill()
+
+            Thread(target=end, name="retrieval-reader-end", daemon=True).start()
+            started = monotonic()
+            try:
+                child.communicate(asked)
+            finally:
+                is_late = monotonic() - started >= seconds
+                over.set()
+        told.seek(0)
+        for line in told:
+            if not line.endswith(b"\n"):
+                break  # it ended in the midst of a line
+            item: dict[str, Any] = json.loads(line)
+            if "document" in item:
+                yield _document(item["document"])
+            elif "note" in item:
+                kind = FileNote if "message" in item["note"] else ColumnNote
+                options.on_note(kind(**item["note"]))
+            elif "failure" in item:
+                raise unreadable(path, item["failure"])
+            else:
+                return
+    if is_late:
         raise unreadable(path, f"it was not read within {seconds:g} seconds")
     raise unreadable(path, f"its reader broke down (exit code {child.returncode}): it may be damaged, or too large")
-
-
-class Watch:
-    """Ends what takes too long, but for the time in which it is paused, or what nobody wants any more.
-
-    Args:
-        kill: Ends it.
-        seconds: How long it may take from now on.
-        over: Set when nobody wants it any more.
-        now: Tells the time.
-    """
-
-    def __init__(
-        self,
-        kill: Callable[[], None],
-        seconds: float,
-        over: Event | None = None,
-        *,
-        now: Callable[[], float] = monotonic,
-    ) -> None:
-        self.is_late = False
-        self._kill = kill
-        self._now = now
-        self._left = seconds
-        self._since: float | None = now()
-        self._over = over or Event()
-
-    def run(self) -> None:
-        """Watch until it is over or late, and end it."""
-        while not self._over.wait(left := self.left()):
-            if left <= 0:
-                self.is_late = True
-                break
-        self._kill()
-
-    def left(self) -> float:
-        """Return the seconds that are left, at least 0."""
-        since = self._since
-        return max(0.0, self._left - (0.0 if since is None else self._now() - since))
-
-    def pause(self) -> None:
-        """Stop counting; the thread that watches sleeps on, and looks again when it wakes."""
-        left = self.left()
-        self._since = None  # first, so that the thread never takes what was used off twice
-        self._left = left
-
-    def go_on(self) -> None:
-        """Count again."""
-        self._since = self._now()
-
-    def end(self) -> None:
-        """Say that it is over."""
-        self._over.set()
 
 
 def _document(told: dict[str, Any]) -> ParsedDocument:
@@ -162,6 +113,7 @@ def main() -> None:
         import resource  # noqa: PLC0415 - of Unix alone
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_MEMORY, MOST_MEMORY))
         # For a reader that never ends and whose parent was killed: nobody else would end it.
         resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS)))
     path = Path(sys.argv[1])
