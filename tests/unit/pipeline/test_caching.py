@@ -168,26 +168,6 @@ def test_a_dead_cache_is_done_without(error: Exception) -> None:
     assert world.ask().from_cache
 
 
-def test_a_hanging_cache_costs_a_small_part_of_the_deadline() -> None:
-    """Asking it is bound to a twentieth of the time, and the answer comes in spite of it."""
-    cache = TroubledCache()
-    world = World(cache=cache, deadline_seconds=20)
-    cache.hanging = True
-
-    async def test() -> RetrievalResult:
-        task = asyncio.create_task(world.pipeline.aretrieve(QUESTION))
-        await turns(20)
-        world.clock.advance(1)  # the cache's share is over
-        await turns(50)
-        cache.hanging = False
-        world.clock.advance(1)
-        return await task
-
-    result = asyncio.run(test())
-    assert len(result.hits) == 4
-    assert [entry.stage for entry in result.degraded] == ["cache"]
-
-
 class LateCache(TroubledCache):
     """Has to load something first, which takes until it is told that this is done."""
 

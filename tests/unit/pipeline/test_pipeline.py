@@ -264,15 +264,6 @@ class TestFailures:
         assert stages(result) == ["dense", "lexical"]
         assert result.metadata["error"] == "dense: connection refused; lexical: no route"
 
-    def test_an_error_that_cannot_be_hashed(self, store: TroubledStore) -> None:
-        """An exception that is a plain data class is a failure like any other."""
-
-        class OddError(Exception):
-            __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-        store.failures = {"dense": OddError("odd"), "lexical": OddError("odd"), "fetch": OddError("odd")}
-        assert stages(ask(a_pipeline(store))) == ["dense", "lexical"]
-
     def test_reading_fails(self, store: TroubledStore) -> None:
         """Where chunks cannot be read the result is empty and carries the error; what is at hand is kept."""
         store.failures["fetch"] = DEAD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ from retrieval_core.errors import (
     RetrievalError,
     ServiceConnectionError,
 )
-from retrieval_core.pipeline.answer.writing import LONGEST_ANSWER, UNAVAILABLE
+from retrieval_core.pipeline.answer.writing import UNAVAILABLE
 from retrieval_core.ports import CompletionRequest
 from retrieval_core.testing.fakes_llm import FakeLLM
 from support.answers import ROLLED_BACK, an_answering_pipeline, check_stream, events_of, kinds
@@ -31,34 +30,6 @@ def test_strict_answers_raise(setting: str) -> None:
     pipeline = an_answering_pipeline(llm, **settings)
     with pipeline, pytest.raises(ServiceConnectionError, match="the line is dead"):
         pipeline.answer("roll back an application")
-
-
-def test_a_model_that_says_nothing_is_asked_again() -> None:
-    """An empty answer is none."""
-    llm = FakeLLM(["", "  \n ", ROLLED_BACK])
-    answer = check_stream(events_of(an_answering_pipeline(llm)))
-    assert (answer.kind, answer.text, len(llm.requests)) == ("written", ROLLED_BACK, 3)
-
-
-def test_a_model_that_never_stops_is_stopped() -> None:
-    """An answer has a greatest length; what is too long is an error with the text so far, and the stream is closed."""
-    closed: list[bool] = []
-
-    class Endless(FakeLLM):
-        async def stream(self, request: CompletionRequest) -> AsyncGenerator[str]:
-            self.requests.append(request)
-            try:
-                while True:
-                    yield "la " * 50
-                    await asyncio.sleep(0)
-            finally:
-                closed.append(True)
-
-    answer = check_stream(events_of(an_answering_pipeline(Endless([]))))
-    assert len(answer.text) <= LONGEST_ANSWER
-    assert answer.error is not None
-    assert f"cut off after {LONGEST_ANSWER} characters" in answer.error
-    assert closed == [True]
 
 
 def test_what_is_no_text_is_refused() -> None:

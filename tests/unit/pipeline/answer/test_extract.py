@@ -133,13 +133,6 @@ def test_words_choose_where_the_scorer_fails(answer: object) -> None:
     assert records[-1].decision == "by words"
 
 
-def test_a_scorer_is_asked_in_its_batches() -> None:
-    """No call has more texts than the scorer takes, and all are scored: the blocks, then the best one's sentences."""
-    scorer = Scripted(batch_size=1)
-    extracted(whole(MOON), scorer)
-    assert [len(call) for call in scorer.calls] == [1] * (2 + 3)
-
-
 def test_a_scorer_chooses_the_first_sentence() -> None:
     """If that fails, the paragraph is quoted from its beginning, and the failure is told."""
     scorer = Scripted(likes="weak")

@@ -144,27 +144,6 @@ def test_answers_that_cannot_be_used(answer: Any) -> None:
     assert "the answer of the pruner cannot be used" in failure.reason
 
 
-def test_four_calls_at_a_time() -> None:
-    pruner = FakePruner(batch_size=2)
-    pool = ThreadPool("test", threads=1)
-
-    async def scenario() -> None:
-        pruner.gate = asyncio.Event()
-        hits = [hit("A moon. A sea.", f"d{number}") for number in range(12)]
-        task = asyncio.create_task(prune(Run(pool, clock=FakeClock()), pruner, "moon", hits))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert pruner.most_running == 4
-        pruner.gate.set()
-        assert [len(item.excerpts) for item in (await task).hits] == [1] * 12
-        assert pruner.most_running == 4
-
-    try:
-        asyncio.run(scenario())
-    finally:
-        pool.close()
-
-
 def test_a_sentence_brings_what_it_needs() -> None:
     """The headings above it, the head of its table, and the words before its list."""
     text = (

@@ -143,26 +143,6 @@ def test_evidence_and_problems_are_handed_on() -> None:
     assert result.degraded == (Degradation("rerank", "one was missing"),)
 
 
-def test_long_lists_go_in_batches_so_many_at_a_time() -> None:
-    reranker = FakeReranker(batch_size=1)
-
-    async def run() -> JudgedHits:
-        reranker.gate = asyncio.Event()
-        pool = ThreadPool("test", threads=1)
-        settings = RerankerConfig(kind="local")
-        asking = asyncio.create_task(rerank(Run(pool, clock=FakeClock()), (reranker,), "question", HITS, settings))
-        for _ in range(20):  # as far as it gets without the gate
-            await asyncio.sleep(0)
-        reranker.gate.set()
-        result = await asking
-        pool.close()
-        return result
-
-    assert len(asyncio.run(run()).hits) == len(HITS)
-    assert reranker.most_running == min(4, len(HITS))
-    assert sorted(passages for _, passages in reranker.calls) == sorted((text,) for text in TEXTS)
-
-
 def test_evidence_on_some_of_the_batches_is_kept() -> None:
     class Half(FakeReranker):
         async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
