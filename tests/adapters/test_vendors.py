@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -51,6 +52,15 @@ class Vendor:
     make: Callable[..., Any]
     call: Callable[[Any, str], Coroutine[Any, Any, Any]]
     service: Callable[[], Any]
+    path: str = ""
+    """Of the API, below the server's address."""
+    extra: str = ""
+    """The extra that installs the package, if it has another name."""
+
+    @property
+    def name(self) -> str:
+        """The vendor in errors, which is also the extra."""
+        return self.extra or self.package
 
 
 def _openai(**settings: Any) -> Any:
@@ -80,7 +90,7 @@ def _score(reranker: Any, text: str) -> Coroutine[Any, Any, Any]:
 
 
 VENDORS = [
-    pytest.param(Vendor("openai", "OPENAI_API_KEY", _openai, _embed, OpenAIService), id="openai embedder"),
+    pytest.param(Vendor("openai", "OPENAI_API_KEY", _openai, _embed, OpenAIService, "/v1"), id="openai embedder"),
     pytest.param(Vendor("cohere", "CO_API_KEY", _cohere, _embed, CohereService), id="cohere embedder"),
     pytest.param(Vendor("cohere", "CO_API_KEY", _reranker, _score, CohereService), id="cohere reranker"),
 ]
@@ -107,8 +117,7 @@ def server(service: Any) -> Iterator[WireServer]:
 
 @pytest.fixture
 def adapter(vendor: Vendor, server: WireServer) -> Any:
-    path = "/v1" if vendor.package == "openai" else ""
-    return vendor.make(api_key=SecretStr(KEY), base_url=server.url + path)
+    return vendor.make(api_key=SecretStr(KEY), base_url=server.url + vendor.path)
 
 
 def run(vendor: Vendor, adapter: Any, text: str = "a") -> None:
@@ -154,7 +163,7 @@ def test_each_fault_is_one_attempt_and_one_error(
     assert type(raised.value) is kind
     assert server.count() == 1
     assert isinstance(raised.value, ServiceError)
-    assert raised.value.service == vendor.package
+    assert raised.value.service == vendor.name
     assert retried is None or raised.value.can_be_retried is retried
     assert raised.value.status == (fault.code if isinstance(fault, Status) else None)
 
@@ -213,15 +222,24 @@ def test_a_server_of_ones_own_needs_no_key(
     """A key in the environment is not sent to a server that it was not given for."""
     monkeypatch.setenv(vendor.variable, KEY)
     service.key = None
-    path = "/v1" if vendor.package == "openai" else ""
-    run(vendor, vendor.make(base_url=server.url + path))
+    run(vendor, vendor.make(base_url=server.url + vendor.path))
     assert KEY not in json.dumps(server.requests[0].headers)
+
+
+def test_a_server_that_wants_a_key_is_not_sent_that_of_the_environment(
+    vendor: Vendor, server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says that the variable isn't read, and which setting is."""
+    monkeypatch.setenv(vendor.variable, KEY)
+    said = f"Set api_key. The environment variable {vendor.variable} isn't read if base_url is set."
+    with pytest.raises(RetrievalError, match=re.escape(said)):
+        run(vendor, vendor.make(base_url=server.url + vendor.path))
 
 
 def test_a_missing_sdk_is_named(vendor: Vendor, adapter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra the error holds the line that installs it."""
     monkeypatch.setitem(sys.modules, vendor.package, None)
-    with pytest.raises(MissingExtraError, match=rf"\[{vendor.package}\]"):
+    with pytest.raises(MissingExtraError, match=rf"\[{vendor.name}\]"):
         run(vendor, adapter)
 
 
@@ -246,8 +264,7 @@ def test_cancelling_reaches_the_server(vendor: Vendor, server: WireServer, adapt
 def test_the_key_is_shown_nowhere(vendor: Vendor, server: WireServer) -> None:
     """A server that repeats the key it was given does not make it show: not in the message, nor in what caused it."""
     secret = "a-very-secret-key"
-    path = "/v1" if vendor.package == "openai" else ""
-    adapter: Any = vendor.make(api_key=SecretStr(secret), base_url=server.url + path)
+    adapter: Any = vendor.make(api_key=SecretStr(secret), base_url=server.url + vendor.path)
     with pytest.raises(ServiceError) as raised:
         run(vendor, adapter)
     assert raised.value.status == 401

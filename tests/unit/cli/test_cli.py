@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from retrieval_core import open_index
 from retrieval_core.cli.commands import main
+from retrieval_core.errors import ServiceError
 from retrieval_core.ports import Change
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk, EvaluationScores
@@ -48,6 +49,22 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     (tmp_path / "docs/sun.md").write_text("# The sun\n\n## Distance\n\nThe sun is eight light minutes away.\n")
     (tmp_path / "phones.csv").write_text("text,brand,price\nA sturdy phone,Acme,99.5\nA thin phone,Zenith,500\n")
     return Shell(tmp_path)
+
+
+def test_indexing_that_a_service_ends_can_be_continued(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how many texts were not embedded, and that the next run goes on."""
+
+    async def refuse(*_: object) -> None:
+        raise ServiceError("it refused", "acme", status=401)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeEmbedder, "embed_texts", refuse)
+        failed = shell("index", "docs/moon.md")
+    assert failed.exit_code == 1
+    assert "1 text could not be embedded: it refused. Files indexed so far are kept." in failed.output
+    assert "Run the command again to continue." in failed.output
+    assert shell("index", "docs/moon.md").exit_code == 0
+    assert "moon" in shell("search", "moon").output
 
 
 def test_indexing_says_what_it_did_as_json(shell: Shell) -> None:

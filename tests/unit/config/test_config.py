@@ -153,6 +153,29 @@ def test_names_of_the_environment_that_are_others_business() -> None:
     assert problem == "search.topk: unknown setting; did you mean top_k?"
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("RETRIEVAL_SEARCH_TOP_K", "RETRIEVAL_SEARCH__TOP_K"),
+        ("RETRIEVAL_STORE_KIND", "RETRIEVAL_STORE__KIND"),
+        ("RETRIEVAL_STORE_QDRANT_URL", "RETRIEVAL_STORE__QDRANT__URL"),
+        ("RETRIEVAL_RERANKER_CROSS_ENCODER__MODEL", "RETRIEVAL_RERANKER__CROSS_ENCODER__MODEL"),
+    ],
+)
+def test_names_of_the_environment_with_too_few_underscores(name: str, meant: str) -> None:
+    """Section, table and setting are told apart, so that the first suggestion is right."""
+    assert problems_of(environment={name: "1"}) == (f"{name}: unknown setting; did you mean {meant}?",)
+    (problem,) = problems_of(environment={"RETRIEVAL_STORE__QDRANT_URL": "1"})
+    assert problem == "store.qdrant_url: unknown setting; did you mean store.qdrant.url?"
+
+
+def test_only_files_with_problems_are_named(tmp_path: Path) -> None:
+    """A wrong argument is not said to come from the file that was read too."""
+    file = written(tmp_path, "[search]\ntop_k = 3\n")
+    with pytest.raises(ConfigurationError, match=r"^the configuration has 1 problem:"):
+        load_config(file, {"search.top_k": 0})
+
+
 def test_presets_are_read_by_name() -> None:
     """Each preset that comes with the library is complete and valid; a name may be written as a path."""
     assert "lexical" in preset_names()

@@ -32,7 +32,7 @@ from retrieval_core.cli.contents import (
 )
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
 from retrieval_core.cli.suite import suite_group
-from retrieval_core.errors import RetrievalError
+from retrieval_core.errors import EmbeddingError, RetrievalError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,9 +111,19 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
         if watch:
             _keep_up(paths, place, lambda folders: run(index, folders), tell)
         else:
-            tell(report := run(index))
+            tell(report := _run_once(lambda: run(index)))
             if report.failed:
                 raise SystemExit(FAILURE)
+
+
+def _run_once(run: Callable[[], IndexReport]) -> IndexReport:
+    try:
+        return run()
+    except EmbeddingError as error:
+        if not isinstance(error.__cause__, ServiceError):
+            raise
+        msg = f"{str(error).rstrip('.')}. Files indexed so far are kept. Run the command again to continue."
+        raise EmbeddingError(msg) from error.__cause__
 
 
 def _keep_up(

@@ -117,9 +117,26 @@ def load_over(
         return config.with_provenance(sources_of)
     # A key may be in the wrong place, or a setting's name.
     problems = [_shortened(without_secrets(problem)) for problem in problems]
-    origins = [layer.name for layer in layers or () if layer.tree] + ([str(file)] if file is not None else [])
+    origins = _files_of(problems, sources or layers or ())
     origin = f" (read from {' and '.join(origins)})" if origins else ""
     raise refusal("the configuration has", problems, origin=origin)
+
+
+def _files_of(problems: Sequence[str], sources: Sequence[Layer]) -> list[str]:
+    """Return the sources that problems come from, without the environment and the arguments of this run.
+
+    Args:
+        problems: Lines that begin with the key of a setting.
+        sources: Weakest first. The strongest one that has a key is the one whose value counts.
+    """
+    found: dict[str, None] = {}
+    for problem in problems:
+        key = problem.partition(":")[0]
+        for source in reversed(sources):
+            if any(f"{one}.".startswith(f"{key}.") or key.startswith(f"{one}.") for one in keys_of(source.tree)):
+                found[source.name] = None
+                break
+    return [source.name for source in sources if source.name in found and source.name not in {ENVIRONMENT, ARGUMENTS}]
 
 
 def _shortened(line: str) -> str:
@@ -273,11 +290,23 @@ def from_environment(environment: Mapping[str, str], problems: list[str]) -> dic
         if path[0] in known:
             merge_into(tree, nested_tree({".".join(path): parse_value(text)}))
         elif section in known:
-            meant = f"{ENVIRONMENT_PREFIX}{section}__{path[0].removeprefix(section).strip('_')}".upper()
+            parts = (section, *_apart(section, path[0].removeprefix(section).strip("_")), *path[1:])
+            meant = f"{ENVIRONMENT_PREFIX}{'__'.join(parts)}".upper()
             problems.append(f"{name}: unknown setting; did you mean {meant}?")
         elif near := get_close_matches(path[0], known, n=1):
             problems.append(f"{name}: unknown setting; did you mean {ENVIRONMENT_PREFIX}{near[0].upper()}?")
     return tree
+
+
+def _apart(section: str, name: str) -> tuple[str, ...]:
+    """Return a table of a section and a setting in it that were written as one name, such as ``qdrant_url``."""
+    field = RetrievalConfig.model_fields.get(section)
+    model: Any = None if field is None else field.annotation
+    if isinstance(model, type) and issubclass(model, PortConfig) and name not in model.model_fields:
+        for table in sorted(map(table_of, model.port.kinds()), key=len, reverse=True):
+            if name.startswith(f"{table}_"):
+                return table, name.removeprefix(f"{table}_")
+    return (name,)
 
 
 def _meant(location: tuple[int | str, ...]) -> list[str]:
@@ -286,6 +315,8 @@ def _meant(location: tuple[int | str, ...]) -> list[str]:
     if len(name) > LONGEST_LINE:
         return []
     section = RetrievalConfig.model_fields.get(str(location[0]))
+    if len(location) == 2 and len(parts := _apart(str(location[0]), name)) == 2:
+        return [".".join((str(location[0]), *parts))]
     in_a_table = _in_tables(section.annotation, name) if section is not None and len(location) == 2 else []
     return get_close_matches(name, _siblings(location), n=1) or in_a_table or _elsewhere(name)
 

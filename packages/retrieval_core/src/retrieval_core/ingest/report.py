@@ -306,7 +306,7 @@ class ChunkVectors:
         try:
             matrix = await self._call(self._pool.call, self._embedder.embed_texts, texts)
         except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
-            failure = as_embedding_error(error, f"{self._embedder.id}: {len(texts)} texts")
+            failure = as_embedding_error(error, f"{self._embedder.id}: {len(texts)} text{'s' * (len(texts) > 1)}")
             raise failure from failure.__cause__
         if matrix.size and (zero := is_zero(matrix)).any():
             text = texts[int(zero.argmax())]

@@ -224,7 +224,10 @@ class VendorConnection(ABC, Generic[C]):
         return ServiceConnectionError(f"the connection to {self._host} failed: {reason}", self.service)
 
     def _of_status(self, status: int, body: object, headers: Mapping[str, str]) -> ServiceError:
-        reason = with_advice(self.said(body) or "no reason given", self.advice.get(status, ""))
+        advice = self.advice.get(status, "")
+        if status == 401 and self._key is None:
+            advice = f"Set api_key. The environment variable {self.key_name} isn't read if base_url is set."
+        reason = with_advice(self.said(body) or "no reason given", advice)
         msg = f"{self._host} answered with status {status}: {reason}"
         kind = ServiceTimeoutError if status == 408 else ServiceError
         return kind(msg, self.service, status=status, retry_after=retry_after(headers))
