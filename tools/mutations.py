@@ -12,9 +12,8 @@ A number up to 10 becomes one more or one less. A larger one is doubled or halve
 block of 5,000, and boundaries that count have a comparison, which is changed, too. The arguments of ``min`` and ``max``
 aren't swapped, and a function that returns False returns True but not None.
 
-The map of what tests execute is kept outside the repository. After a commit only tests in changed files run again, and
-in files with tests that failed. New lines have the tests of the lines around them. To make the whole map again, delete
-it.
+The map of what tests execute is kept outside the repository. After a commit only tests that changed or failed run
+again; new lines have the tests of the lines around them. To make the whole map again, delete it.
 """
 
 from __future__ import annotations
@@ -336,38 +335,36 @@ class TestMap:
         except subprocess.CalledProcessError:
             return None
         at_head = set(output("git", "ls-files").split())
-        failed = {test.partition("::")[0] for test in self.failed}
-        changed = {
-            file for file in listed if Path(file).name.startswith("test_") and file.startswith((*tests,))
-        } | failed
-        again = TestMap({}, [], [])
-        if present := sorted(changed & at_head):
-            again = TestMap.made(present, jobs, place)
+        kept = {name for test, _ in self.seconds if (name := whole_name(test)).partition("::")[0] in at_head}
+        again = {name for test in self.failed if (name := whole_name(test)) in kept}
+        for file in (file for file in listed if Path(file).name.startswith("test_") and file.startswith((*tests,))):
+            old, new = (top_level(source_at(place, file)) for place in (commit, "HEAD"))
+            again |= {f"{file}::{name}" for name, code in new.items() if old.get(name) != code}
+            kept -= {f"{file}::{name}" for name in old.keys() - new.keys()}
+        kept -= again
+        more = TestMap.made(sorted(again), jobs, place) if again else TestMap({}, [], [])
         executed = dict[str, dict[str, list[int]]]()
         moved = {file for file in listed if file.startswith(f"{CORE}/")}
         lines = {file: self.executed.get(file, {}) for file in moved}
         around = sorted({test for tests in lines.values() for found in tests.values() for test in found})
-        for file in (self.executed.keys() | again.executed.keys() | moved) & at_head:
+        for file in (self.executed.keys() | more.executed.keys() | moved) & at_head:
             old = self.executed.get(file, {})
             if file in moved:
-                known = output("git", "show", f"{commit}:{file}").splitlines() if file in self.executed else []
-                old = moved_lines(known, output("git", "show", f"HEAD:{file}").splitlines(), old, around)
+                before, after = (source_at(place, file).splitlines() for place in (commit, "HEAD"))
+                old = moved_lines(before, after, old, around)
             executed[file] = {
-                line: [test for test in found if self.file_of(test) not in changed] for line, found in old.items()
+                line: [test for test in found if whole_name(self.seconds[test][0]) in kept]
+                for line, found in old.items()
             }
-            for line, found in again.executed.get(file, {}).items():
+            for line, found in more.executed.get(file, {}).items():
                 executed[file][line] = executed[file].get(line, []) + [test + len(self.seconds) for test in found]
-        return TestMap(executed, [*self.seconds, *again.seconds], again.failed)
-
-    def file_of(self, test: int) -> str:
-        """Return the file of a test."""
-        return self.seconds[test][0].partition("::")[0]
+        return TestMap(executed, [*self.seconds, *more.seconds], more.failed)
 
     @staticmethod
     def made(tests: Sequence[str], jobs: int, place: Path) -> TestMap:
         """Run all tests and return what they execute."""
         print(
-            f"finding out which lines {'all tests' if len(tests) < 10 else f'tests in {len(tests)} files'} execute",
+            f"finding out which lines {len(tests) if '::' in tests[0] else 'all'} tests execute",
             flush=True,
         )
         times, data, settings = place / "times.json", place / ".coverage", place / "coverage.ini"
@@ -399,6 +396,23 @@ class TestMap:
         found = {test for tests in own for test in tests} if mutation.is_in_body else set(about)
         best = sorted(found, key=lambda test: (-about[test] / (0.1 + self.seconds[test][1]), test))
         return [self.seconds[test] for test in best]
+
+
+def source_at(commit: str, file: str) -> str:
+    """Return a file as it was at a commit; empty if it wasn't there."""
+    shown = ("git", "show", f"{commit}:{file}")
+    return subprocess.run(shown, cwd=ROOT, capture_output=True, encoding="utf-8", check=False).stdout
+
+
+def whole_name(test: str) -> str:
+    """Return a test's file with the function or the class that it is, without parameters and methods."""
+    return "::".join(test.partition("[")[0].split("::")[:2])
+
+
+def top_level(source: str) -> dict[str, str]:
+    """Return the code of a file's tests and classes of tests by name."""
+    nodes = (node for node in ast.parse(source).body if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
+    return {node.name: ast.dump(node) for node in nodes if node.name.lower().startswith("test")}
 
 
 def moved_lines(
