@@ -297,8 +297,6 @@ def excerpts_of(text: str, sentences: Sequence[Sentence], kept: Sequence[bool]) 
         sentences: All of its sentences, in order.
         kept: Whether each is kept.
     """
-    if all(kept):
-        return ()
     wanted: set[tuple[int, int]] = set()
     introduced = False
     for sentence, is_kept in zip(sentences, kept, strict=True):
