@@ -36,7 +36,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import frexp, fsum, ldexp, sqrt
-from operator import attrgetter
+from operator import attrgetter, neg
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.ports import Candidate, Side
@@ -104,12 +104,13 @@ def fuse(
     if method == "adaptive":
         dense_weight = _adapted(dense_weight, _lead(dense_values), _lead(lexical_values))
     dense_values |= {name: lexical_values[name] for name in unembedded if name in lexical_values}
+    lexical_weight = 1 - dense_weight
     fused = {
         chunk_id: dense_weight * dense_values.get(chunk_id, dense_absent)
-        + (1 - dense_weight) * lexical_values.get(chunk_id, lexical_absent)
+        + lexical_weight * lexical_values.get(chunk_id, lexical_absent)
         for chunk_id in dense_values | lexical_values
     }
-    order = sorted([(-score, chunk_id) for chunk_id, score in fused.items()])[:limit]
+    order = sorted(zip(map(neg, fused.values()), fused, strict=True))[:limit]
     return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=-negated)) for negated, chunk_id in order])
 
 
@@ -211,6 +212,7 @@ def _adapted(dense_weight: float, dense_lead: float, lexical_lead: float) -> flo
 
 
 _NOWHERE = (None, None)
+_SMALLEST, _LARGEST = 1e-100, 1e100
 _UNSCORED = Scores()
 
 
@@ -224,9 +226,12 @@ def _normalized(side: Mapping[str, tuple[int, float]], method: FusionMethod) -> 
     return dict(zip(side, values, strict=True)), min(values) if _METHODS[method] is _zscore else 0.0
 
 
-def _scaled(scores: Sequence[float]) -> list[float]:
-    """Bring the largest magnitude near 1 by a power of two, which is exact, so that no square can leave the range."""
-    exponent = frexp(max(map(abs, scores)))[1]
+def _scaled(scores: Sequence[float]) -> Sequence[float]:
+    """Bring scores whose squares could leave the range of numbers near 1, by a power of two, which is exact."""
+    largest = max(map(abs, scores))
+    if _SMALLEST < largest < _LARGEST:  # as nearly always
+        return scores
+    exponent = frexp(largest)[1]
     return [ldexp(score, -exponent) for score in scores]
 
 
@@ -235,12 +240,13 @@ def _mean_and_deviation(scores: Sequence[float], degrees_of_freedom: int) -> tup
     if min(scores) == max(scores):
         return scores[0], 0.0
     mean = fsum(scores) / len(scores)
-    return mean, sqrt(fsum((score - mean) * (score - mean) for score in scores) / degrees_of_freedom)
+    differences = [score - mean for score in scores]
+    return mean, sqrt(fsum([each * each for each in differences]) / degrees_of_freedom)
 
 
 def _zscore(scores: Sequence[float]) -> list[float]:
     mean, deviation = _mean_and_deviation(scores, len(scores))
-    return [(score - mean) / deviation if deviation else 1.0 for score in scores]
+    return [(score - mean) / deviation for score in scores] if deviation else [1.0] * len(scores)
 
 
 def _minmax(scores: Sequence[float]) -> list[float]:
