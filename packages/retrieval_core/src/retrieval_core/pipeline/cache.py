@@ -164,14 +164,18 @@ class KeptResults:
 
     async def keep(self, run: Run, key: CacheKey, query: Query, result: RetrievalResult) -> Failed | None:
         """Keep a result, unless something was done without."""
-        if self.cache is None or not key.is_lasting or any(map(_is_failure, result.degraded)):
+        cache = self.cache
+        if cache is None or not key.is_lasting or any(map(_is_failure, result.degraded)):
             return None
-        kept = await keep(run, self.cache, key.key, result)
-        if isinstance(kept, Ok):
-            if self._similar is not None and key.partition is not None and query.embedding is not None:
-                self._similar.known.add(key.partition, query.text, query.embedding, key.key)
-            return None
-        return kept
+        if cache.in_process:
+            await cache.set(key.key, result)
+        else:
+            keeping = run.within(CACHE_SHARE).without_retries().on("cache")
+            if isinstance(kept := await keeping.call("cache", cache.set, key.key, result), Failed):
+                return kept
+        if self._similar is not None and key.partition is not None and query.embedding is not None:
+            self._similar.known.add(key.partition, query.text, query.embedding, key.key)
+        return None
 
     @cached_property
     def _fingerprint(self) -> str | None:
@@ -307,14 +311,6 @@ async def _load(asking: Run, cache: _LoadedLate) -> Failed | None:
         "To load it before the first query: await cache.load()"
     )
     return replace(outcome, error=DeadlineExceededError(msg))
-
-
-async def keep(run: Run, cache: ResultCache, key: str, result: RetrievalResult) -> Ok[None] | Failed:
-    """Hand a result to the cache."""
-    if cache.in_process:
-        await cache.set(key, result)
-        return Ok(None)
-    return await run.within(CACHE_SHARE).without_retries().on("cache").call("cache", cache.set, key, result)
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,7 +297,7 @@ class Planner:
         """Return the plan of a query; that of a plain one is made once."""
         if options or filters is not None:
             return self._make(filters, options)
-        sides = sides_of(self._store)
+        sides = self._store.sides
         if self._plain is None or self._plain[0] != sides:  # the store has learned what it can do
             self._plain = sides, self._make(filters, options)
         return self._plain[1]
@@ -323,7 +323,7 @@ def make_plan(
     check_single(options)
     options = checked_values(options)
     settings = config.search
-    sides = sides_of(store)
+    sides = store.sides
     wanted, top_k = options.get("mode"), options.get("top_k")
     if wanted is None and not has_embedder and "mode" not in settings.model_fields_set:
         wanted = "lexical"  # the default is hybrid, which has no vectors here
@@ -389,11 +389,6 @@ def _transforms(transformers: Sequence[str], config: RetrievalConfig, options: Q
         return chosen(wanted, transformers)
     # A configured one that needs a language model is absent where there is none, as other stages are.
     return tuple([name for name in config.transform.use if name in transformers])
-
-
-def sides_of(store: Store) -> frozenset[Side]:
-    """Return the ways in which a store can be searched; one that does not say has both."""
-    return store.sides
 
 
 def condition_of(filters: Filters) -> Filter | None:

@@ -115,10 +115,11 @@ class Questions:
         return outcome if self.remembered is None else Ok(self.remembered.set(query.text, outcome.value))
 
     async def _embed_or_reopen(self, run: Run, query: Query) -> Ok[Vector] | Failed:
-        outcome = await self._embed(run, query)
+        outcome = await run.call("embed", self.embedder.embed_query, query.text)
         if isinstance(outcome, Failed) and self._may_reopen(run, outcome):
-            reopened = await reopen(run, self.embedder)
-            outcome = outcome if isinstance(reopened, Failed) else await self._embed(run, query)
+            if isinstance(await reopen(run, self.embedder), Failed):
+                return outcome
+            return await run.call("embed", self.embedder.embed_query, query.text)
         return outcome
 
     async def embed_passage(self, run: Run, text: str) -> Ok[Vector] | Failed:
@@ -134,9 +135,6 @@ class Questions:
             return Ok(checked_vector(outcome.value[0], self.embedder.dimension, text))
         except EmbeddingError as error:
             return Failed("embed", error)
-
-    async def _embed(self, run: Run, query: Query) -> Ok[Vector] | Failed:
-        return await run.call("embed", self.embedder.embed_query, query.text)
 
     def _may_reopen(self, run: Run, failed: Failed) -> bool:
         """Whether opening the embedder anew may help: not where attempts were to mend it, and not what none can."""
