@@ -166,28 +166,10 @@ def is_all_stop_words(key: str) -> bool:
     return STOP_WORDS.issuperset(key.split())
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    text: str
-    is_joined: bool
-    """Whether it is a character of a script without spaces and stands next to another one."""
-
-
-def _positions(text: str) -> list[_Word]:
-    characters = fold(text).translate(_characters())
-    words: list[_Word] = []
-    for match in _WORD.finditer(characters):
-        start, end = match.span()
-        is_joined = _IS_UNSPACED.match(characters, start) is not None and (
-            (start > 0 and _IS_UNSPACED.match(characters, start - 1) is not None)
-            or _IS_UNSPACED.match(characters, end) is not None
-        )
-        words.append(_Word(match.group(), is_joined))
-    return words
-
-
 class Names:
     """Finds names in a text, in time linear in the text.
+
+    Names of stop words, and of one character of a script without spaces, are left out: too much text has them.
 
     Args:
         spellings: Each name as it was written, with a number; equal :func:`key_of` must have equal numbers.
@@ -196,59 +178,29 @@ class Names:
     def __init__(self, spellings: Iterable[tuple[str, int]]) -> None:
         self._numbers: dict[str, int] = {}
         self._longest: dict[str, int] = {}
-        self._acronyms: dict[str, set[str]] = {}
         for spelling, number in spellings:
             words = words_of(spelling)
-            if not 0 < len(words) <= MOST_WORDS:
-                continue
             key = " ".join(words)
-            if is_all_stop_words(key):
-                if sum(map(str.isupper, spelling)) > 1:
-                    self._acronyms.setdefault(key, set()).add(spelling)
-                else:
-                    continue
-            self._numbers[key] = number
-            self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
+            if 0 < len(words) <= MOST_WORDS and not is_all_stop_words(key) and not _IS_UNSPACED.fullmatch(key):
+                self._numbers[key] = number
+                self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
 
     def find(self, text: str) -> list[int]:
         """Return the numbers of the names in a text, each once, in the order of the text.
 
-        At each word the longest name that begins there counts, and the search goes on behind it. A name of stop words
-        counts only where it has at least two capitals and is written so: ``WHO`` is not found in ``who``. A name of one
-        character of a script without spaces counts only where that stands alone.
+        At each word the longest name that begins there counts, and the search goes on behind it.
         """
-        words = _positions(text)
+        words = words_of(text)
         found: dict[int, None] = {}
         at = 0
         while at < len(words):
-            length, number = self._longest_at(words, at, text)
-            if number is not None:
-                found[number] = None
-            at += length
+            length = min(self._longest.get(words[at], 0), len(words) - at)
+            while length and " ".join(words[at : at + length]) not in self._numbers:
+                length -= 1
+            if length:
+                found[self._numbers[" ".join(words[at : at + length])]] = None
+            at += length or 1
         return list(found)
-
-    def _longest_at(self, words: list[_Word], at: int, text: str) -> tuple[int, int | None]:
-        most = min(self._longest.get(words[at].text, 0), len(words) - at)
-        texts = [word.text for word in words[at : at + most]]
-        for length in range(most, 0, -1):
-            key = " ".join(texts[:length])
-            number = self._numbers.get(key)
-            if number is None or (length == 1 and words[at].is_joined):
-                continue
-            if key not in self._acronyms or any(_is_written(spelling, text) for spelling in self._acronyms[key]):
-                return length, number
-        return 1, None
-
-
-def _is_written(spelling: str, text: str) -> bool:
-    """Whether a text holds a name, to the letter, with no letter or digit beside it."""
-    at = text.find(spelling)
-    while at >= 0:
-        end = at + len(spelling)
-        if not text[max(at - 1, 0) : at].isalnum() and not text[end : end + 1].isalnum():
-            return True
-        at = text.find(spelling, end)
-    return False
 
 
 ALL, RELATION, ENTITIES, BRIDGE, NEIGHBOUR = 4.0, 3.0, 2.0, 1.5, 1.0

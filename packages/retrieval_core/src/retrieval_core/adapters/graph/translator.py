@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -101,8 +100,8 @@ class GraphQueryTranslator(QueryTransformer):
     none, it leads to those with one entity, and otherwise to the first chunk. If the triple names neither, the names
     of the entities are added to the keyword search.
 
-    A chunk scores as its best fact (see :data:`~retrieval_core.adapters.graph.knowledge.ALL`), and up to half a point
-    more for further facts as good: ``n`` of them give ``best + (n - 1) / (2 n)``. Equal scores are ordered by chunk id.
+    A chunk scores as its best fact (see :data:`~retrieval_core.adapters.graph.knowledge.ALL`). Equal scores are ordered
+    by chunk id.
 
     Args:
         source: A graph; or the file or files that it is read from, at the first question and when they change.
@@ -132,7 +131,7 @@ class GraphQueryTranslator(QueryTransformer):
     def id(self) -> str:
         """Names the method and the content of the graph when it was last read; :meth:`version` reads it."""
         place = "" if self._store is None else "+documents"
-        return f"graph-links-1{place} weight={self._weight:g}@{self._digest[:16]}"
+        return f"graph-links-2{place} weight={self._weight:g}@{self._digest[:16]}"
 
     async def version(self) -> str:
         """Return the digest of the graph's current content; cheap while the files have not changed.
@@ -204,19 +203,19 @@ class GraphQueryTranslator(QueryTransformer):
 
     def _transformed(self, facts: Facts, chunks: Mapping[str, Sequence[Chunk]]) -> Transformed:
         keys = {chunk.id: key_of(chunk.indexed_text) for several in chunks.values() for chunk in several}
-        scores: dict[str, list[float]] = {}
+        scores: dict[str, float] = {}
         leading: list[Fact] = []
         lending: list[Fact] = []
         for fact in facts.facts:
             ids = _linked_to(fact, chunks, keys)
             for chunk_id in ids:
-                scores.setdefault(chunk_id, []).append(fact.score)
+                scores.setdefault(chunk_id, fact.score)  # the best facts come first
             if ids:
                 leading.append(fact)
             elif fact.triple.chunk_id is None and (self._store is None or fact.triple.document_id is None):
                 lending.append(fact)
         candidates = sorted(
-            (Candidate(chunk_id, _combined(found)) for chunk_id, found in scores.items()),
+            (Candidate(chunk_id, score) for chunk_id, score in scores.items()),
             key=lambda candidate: (-candidate.score, candidate.chunk_id),
         )[:MOST_LINKED]
         linked = (Linked("graph", _shown(leading), tuple(candidates), self._weighed(leading)),) if candidates else ()
@@ -246,12 +245,6 @@ def _linked_to(fact: Fact, chunks: Mapping[str, Sequence[Chunk]], keys: Mapping[
     named = {chunk.id: sum(mentions(keys[chunk.id], end) for end in ends) for chunk in of_document}
     most = max(named.values(), default=0)
     return tuple(chunk_id for chunk_id, count in named.items() if count == most) if most else tuple(named)[:1]
-
-
-def _combined(scores: Iterable[float]) -> float:
-    counts = Counter(scores)
-    best = max(counts)
-    return best + (counts[best] - 1) / (2 * counts[best])
 
 
 def _shown(facts: Sequence[Fact]) -> str:
