@@ -164,7 +164,7 @@ def of_answers() -> Any:
         "A telescope shows it.",
     )
     for text in (None, *said):
-        with an_answering_pipeline(None if text is None else FakeLLM(text, text, text)) as pipeline:
+        with an_answering_pipeline(None if text is None else FakeLLM([text] * 3)) as pipeline:
             for query in ("roll back an application", "how long is bread baked", "rings of saturn"):
                 answer = pipeline.answer(query)
                 shown = [
