@@ -102,7 +102,7 @@ def test_a_broken_file_is_one_error_with_its_place(project: Path) -> None:
     (project / "bad.retrieval.json").write_text('{"name": "a",\n "cases": [{"name": "x", "qery": "q"}]}')
     code, printed = run(project)
     assert code == 2
-    assert "bad.retrieval.json:2:26: cases[1].qery: unknown key 'qery'; did you mean 'query'?" in printed
+    assert "bad.retrieval.json:2:26: cases[1].qery: unknown key; did you mean query?" in printed
     assert "1 error in" in printed
 
 

@@ -115,6 +115,7 @@ def problems_of(
     meant: Callable[[tuple[int | str, ...]], Sequence[str]] | None = None,
     expected: Callable[[ErrorDetails], str | None] = lambda _: None,
     secrets: Collection[str] | None = SECRETS,
+    noun: str = "setting",
 ) -> list[str]:
     """Return a line for each thing that Pydantic found wrong.
 
@@ -124,6 +125,7 @@ def problems_of(
         meant: Returns the names that may be meant by an unknown one, the best first, from where it stands.
         expected: Returns what a value must be, in place of Pydantic's words.
         secrets: Names of settings, and of tables of them, whose values are not shown; ``None`` for all.
+        noun: What an unknown name is.
     """
     problems: list[str] = []
     for detail in error.errors(include_url=False):
@@ -133,7 +135,7 @@ def problems_of(
             line += "not set"
         elif detail["type"] == "extra_forbidden":
             near = meant(detail["loc"]) if meant is not None else ()
-            line += "unknown setting" + (f"; did you mean {near[0]}?" if near else "")
+            line += f"unknown {noun}" + (f"; did you mean {near[0]}?" if near else "")
         else:
             usual = _EXPECTED.get(detail["type"], detail["msg"].removeprefix("Value error, "))
             line += expected(detail) or usual

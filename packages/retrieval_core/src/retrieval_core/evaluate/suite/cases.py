@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import yaml
 from pydantic import (
@@ -19,12 +19,13 @@ from pydantic import (
     model_validator,
 )
 
+from retrieval_core.config.base import problems_of
 from retrieval_core.errors import FilterError, SuiteFileError, UnreadableFileError
 from retrieval_core.types import SearchMode  # noqa: TC001 - pydantic reads annotations
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -376,7 +377,8 @@ class _Reader:
         return root, value if self._is_json else read
 
     def _problems(self, root: yaml.MappingNode, error: ValidationError) -> Iterator[tuple[tuple[int, int], str]]:
-        for found in error.errors(include_url=False):
+        lines = problems_of(error, meant=_meant, noun="key")
+        for found, line in zip(error.errors(include_url=False), lines, strict=True):
             place: Sequence[int | str] = found["loc"]
             own = (found.get("ctx") or {}).get("error")
             if isinstance(own, CaseError):
@@ -384,7 +386,9 @@ class _Reader:
             node, path = _at_path(root, place)
             if found["type"] == "extra_forbidden":
                 node = _key_node(root, place) or node
-            yield _place(node.start_mark), f"{path}{_message(found, own)}"
+            if found["type"] == "missing":
+                path = f"{path.removesuffix(': ')}.{place[-1]}: ".lstrip(".")
+            yield _place(node.start_mark), path + line.partition(": ")[2]
 
     def _at(self, line: int, column: int, message: str) -> SuiteFileError:
         return SuiteFileError(self._name, line, column, [self._told((line, column), message)])
@@ -418,18 +422,6 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def _kind(value: object) -> str:
-    match value:
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case None:
-            return "nothing"
-        case _:
-            return "a list or an object"
-
-
 def _at_path(root: yaml.MappingNode, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
     """Return the node at a place, or the innermost one around it, and how a person would name the place."""
     node: yaml.Node = root
@@ -456,37 +448,7 @@ def _key_node(root: yaml.MappingNode, place: Sequence[int | str]) -> yaml.Node |
     return next((key for key, _ in _pairs(node) if key.value == place[-1]), None)
 
 
-def _message(found: Mapping[str, Any], own: object) -> str:
-    given = repr(found["input"])
-    shown = given if len(given) <= 80 else f"{given[:77]}…"
-    match found["type"]:
-        case "value_error":
-            return str(own)
-        case "missing":
-            return f"the key {found['loc'][-1]!r} is missing"
-        case "extra_forbidden":
-            known = _keys_at(found["loc"])
-            near = get_close_matches(str(found["loc"][-1]), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            return f"unknown key {str(found['loc'][-1])!r:.200}; {hint}"
-        case "string_type":
-            return f"it must be text, and is {_kind(found['input'])}: {shown}; put it in quotation marks"
-        case _:
-            return f"{found['msg'][:1].lower()}{found['msg'][1:]}, got {shown}"
-
-
-def _keys_at(place: Sequence[int | str]) -> list[str]:
-    """Return the keys that the object at a place may have, the last part of which is an unknown one."""
-    model: type[BaseModel] = Suite
-    for part in place[:-1]:
-        field = model.model_fields.get(str(part))
-        if field is not None:
-            model = next(iter(_models_in(field.annotation)), model)
-    return list(model.model_fields)
-
-
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _models_in(argument)
+def _meant(place: tuple[int | str, ...]) -> list[str]:
+    """Return the key that an unknown one may mean."""
+    known = {name for part in (Suite, Case, Expected, Forbidden, Criteria, Turn) for name in part.model_fields}
+    return get_close_matches(str(place[-1]), sorted(known), n=1)
