@@ -10,7 +10,7 @@ import pytest
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.ports import RerankScores
 from retrieval_core.testing.embedder_kit import PASSAGES
-from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes import FakeReranker
 from retrieval_core.testing.reranker_kit import RerankerConformance
 
 if TYPE_CHECKING:

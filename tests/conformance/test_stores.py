@@ -12,9 +12,9 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.qdrant import QdrantStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
-from retrieval_core.testing.store_kit.hostile import HostileInputTests
-from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
+from retrieval_core.testing.store_kit.running import HostileInputTests
 from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests
+from retrieval_core.testing.store_kit.writing import LateVectorTests
 from retrieval_core.text.analysis import Analyzer
 
 if TYPE_CHECKING:

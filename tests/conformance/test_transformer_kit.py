@@ -13,8 +13,8 @@ from retrieval_core.adapters.transformers.hyde import HyDEGenerator
 from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.errors import UnusableAnswerError
 from retrieval_core.ports import Linked, QueryContext, QueryTransformer, Transformed, Variant
+from retrieval_core.testing.fakes import FakeTransformer
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_transform import FakeTransformer
 from retrieval_core.testing.transformer_kit import TransformerConformance
 
 if TYPE_CHECKING:

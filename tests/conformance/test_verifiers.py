@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core.adapters.verifiers.llm import LLMVerifier
+from retrieval_core.testing.fakes import FakeVerifier
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_verify import FakeVerifier
 from retrieval_core.testing.verifier_kit import VerifierConformance
 
 if TYPE_CHECKING:

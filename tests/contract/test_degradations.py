@@ -13,8 +13,7 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import InvalidParameterError, RetrievalError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Candidate, Linked, Transformed, Variant
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_transform import FakeTransformer
+from retrieval_core.testing.fakes import FakeEmbedder, FakeTransformer
 from retrieval_core.types import RetrievalResult
 from support.degradation_parts import (
     BLOCKS,

@@ -163,7 +163,7 @@ def test_verify_flag(opened: Opened) -> None:
     """Without the flag only what its source contradicts has a verdict; with it each sentence has one, and its words."""
     wrong = "The moon is 12 km away from the earth."
     llm = FakeLLM(lambda _request: f"{MOON} [1] {wrong} [1]")
-    index = opened(llm, answer__verifier="retrieval_core.testing.fakes_verify:FakeVerifier")
+    index = opened(llm, answer__verifier="retrieval_core.testing.fakes:FakeVerifier")
     checks = [sentence.check for sentence in index.answer(QUESTION).sentences]
     assert [check and check.verdict for check in checks] == [None, "contradicted"]
     events = list(index.answer_stream(QUESTION, verify=True))

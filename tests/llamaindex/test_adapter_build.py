@@ -48,8 +48,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker
 from retrieval_core.types.filters import Eq, Ne, Not
 from support.llamaindex_parts import DIMENSION, WordEmbedding, index_of, nodes
 

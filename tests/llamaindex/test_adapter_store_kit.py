@@ -17,11 +17,15 @@ from llama_index.retrievers.retrieval_core.adapters import LlamaIndexStore
 from retrieval_core.errors import DimensionMismatchError, StoreError
 from retrieval_core.ports import check_change
 from retrieval_core.testing.store_kit import DIMENSION
-from retrieval_core.testing.store_kit.fetching import FetchTests
-from retrieval_core.testing.store_kit.fields import FieldTests
-from retrieval_core.testing.store_kit.filtering import FilterTests
-from retrieval_core.testing.store_kit.hostile import HostileInputTests
-from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
+from retrieval_core.testing.store_kit.catalog import FieldTests
+from retrieval_core.testing.store_kit.running import HostileInputTests
+from retrieval_core.testing.store_kit.searching import (
+    DenseSearchTests,
+    FetchTests,
+    FilterTests,
+    LexicalSearchTests,
+    SearchTests,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -40,8 +40,7 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import SearchError
 from retrieval_core.ports import FetchRequest
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker
 from support.llamaindex_library import chunk
 from support.llamaindex_models import AsyncScriptedLLM, ScriptedLLM, graded
 from support.llamaindex_parts import WordEmbedding

@@ -27,8 +27,7 @@ from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever, Retrie
 from retrieval_core import ContextConfig, FederatedIndex, load_config, open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import FilterError, InvalidParameterError, SearchError, StoreError
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_prune import FakePruner
+from retrieval_core.testing.fakes import FakeEmbedder, FakePruner
 from support.examples import times
 from support.llamaindex_library import CHUNKS
 from support.llamaindex_models import AsyncScriptedLLM, ScriptedLLM, both, listening, node, texts

@@ -46,9 +46,8 @@ from llama_index.storage.docstore.retrieval_core import RetrievalCoreDocumentSto
 from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding, RetrievalCoreVectorStore
 from retrieval_core import open_index
 from retrieval_core.adapters.pruners.embedder import EmbedderPruner
-from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_rerank import FakeReranker
 from support.llamaindex_library import CHUNKS, Library
 from support.threads import left_running
 

@@ -29,10 +29,8 @@ from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoder
 from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT
 from retrieval_core.errors import InvalidParameterError, ServiceError
 from retrieval_core.ports import Judgements, Kept
-from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.fakes import FakeEmbedder, FakePruner, FakeRelevanceFilter, FakeReranker
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_prune import FakePruner
-from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeReranker
 from support.examples import times
 from support.llamaindex_library import chunk
 from support.llamaindex_models import AsyncScriptedLLM, ScriptedLLM, both, listening, node, passages_in, texts

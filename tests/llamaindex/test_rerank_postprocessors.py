@@ -30,8 +30,8 @@ from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever, Retrie
 from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, SearchError, ServiceError
 from retrieval_core.ports import RerankScores
+from retrieval_core.testing.fakes import FakeReranker
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_rerank import FakeReranker
 from support.examples import times
 from support.llamaindex_library import CHUNKS, Library
 from support.llamaindex_models import (

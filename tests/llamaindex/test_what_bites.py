@@ -58,9 +58,8 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import EmbeddingError, SearchError, ServiceError
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_rerank import FakeReranker
 from support.examples import times
 from support.llamaindex_library import CHUNKS, Library, chunk, passage
 from support.llamaindex_models import ScriptedLLM, listening

@@ -26,8 +26,7 @@ from retrieval_core.errors import DimensionMismatchError, ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter
+from retrieval_core.testing.fakes import FakeEmbedder, FakeRelevanceFilter
 from retrieval_core.types import Chunk, Hit, Judgement, Scores
 from support.openai_service import KEY, OpenAIService
 from support.pipelines import PHONES, TroubledStore, filled

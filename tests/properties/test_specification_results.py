@@ -21,8 +21,7 @@ from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Judgements, RelevanceFilter
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeRewriter
+from retrieval_core.testing.fakes import FakeEmbedder, FakeRelevanceFilter, FakeRewriter
 from retrieval_core.types import Chunk, EvaluationScores, Judgement
 from retrieval_core.types.filters import MetadataFilter
 from support.pipelines import PHONES, TroubledStore, filled

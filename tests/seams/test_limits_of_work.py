@@ -13,10 +13,8 @@ from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, Reranker, RerankScores, SearchRequest, as_plugin
-from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker, FakeVerifier
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_rerank import FakeReranker
-from retrieval_core.testing.fakes_verify import FakeVerifier
 from support.answers import an_answering_pipeline, answer_in, events_of
 from support.pipelines import TroubledStore, a_pipeline, filled
 from support.plugins import approx

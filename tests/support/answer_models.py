@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import ServiceConnectionError, ServiceError
 from retrieval_core.ports import Verified
+from retrieval_core.testing.fakes import FakeVerifier
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_verify import FakeVerifier
 
 if TYPE_CHECKING:
     from retrieval_core.ports import Candidate, CompletionRequest, SearchRequest

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import word_overlap
+from retrieval_core.testing.fakes import FakeEmbedder, word_overlap
 from support.wire_server import Response
 
 if TYPE_CHECKING:

@@ -26,9 +26,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
 from retrieval_core.ports import Candidate, Change, Completion, Kept
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeReranker
-from retrieval_core.testing.fakes_verify import FakeVerifier
+from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker, FakeVerifier
 from retrieval_core.types import Chunk, EvaluationScores
 from support.plugins import Panic, UnspeakableError
 

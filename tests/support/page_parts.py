@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import EmbeddingError, ServiceError
 from retrieval_core.ports import Completion
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_base import Fake
-from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes import Fake, FakeEmbedder, FakeReranker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -17,7 +17,7 @@ from retrieval_core.errors import (
     RetrievalError,
     ServiceError,
 )
-from retrieval_core.testing.fakes_rerank import word_overlap
+from retrieval_core.testing.fakes import word_overlap
 from retrieval_core.testing.reranker_kit import RerankerConformance
 from support.cohere_service import KEY, CohereService, error
 from support.wire_server import (

@@ -305,7 +305,7 @@ def test_many_flags_take_no_more_room(pipeline: RetrievalPipeline) -> None:
 
 def test_flags_where_a_part_has_options(tmp_path: Path) -> None:
     """The options of a part of one's own hold for requests with flags too."""
-    use = {"pruner.kind": "retrieval_core.testing.fakes_prune:FakePruner", "pruner.custom": {"batch_size": 7}}
+    use = {"pruner.kind": "retrieval_core.testing.fakes:FakePruner", "pruner.custom": {"batch_size": 7}}
     with a_pipeline(tmp_path, config=use) as pipeline:
         assert pipeline.search(QUESTION, ai_rerank=False)
 

@@ -414,7 +414,7 @@ def test_a_trace_is_shown_on_request(shell: Shell) -> None:
 def test_what_the_relevance_filter_kept_back_is_said(shell: Shell) -> None:
     """That nothing is left is another thing than that nothing was found."""
     shell("index", "docs")
-    fake = "retrieval_core.testing.fakes_rerank:FakeRelevanceFilter"
+    fake = "retrieval_core.testing.fakes:FakeRelevanceFilter"
     output = shell("search", "xylophone in the moonlight of May", "--set", f"relevance_filter.kind={fake}").stdout
     assert "dropped all results" in output
 

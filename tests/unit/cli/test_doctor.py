@@ -253,7 +253,7 @@ def test_a_local_relevance_filter_whose_extra_is_missing(monkeypatch: pytest.Mon
 
 def test_stages_of_ones_own_are_made_and_not_called() -> None:
     """A call of them may cost something, and nobody knows what."""
-    fakes = "retrieval_core.testing.fakes_rerank"
+    fakes = "retrieval_core.testing.fakes"
     stages = {"relevance_filter__kind": f"{fakes}:FakeRelevanceFilter", "rewriter__kind": f"{fakes}:FakeRewriter"}
     told = findings(**with_fake(**stages, rewriter__custom={"answer": []}))
     assert told["relevance_filter"] == ("ok", f"created by {fakes}:FakeRelevanceFilter, not called")

@@ -53,9 +53,9 @@ def test_a_model_that_offers_no_others() -> None:
 
 def test_a_transformer_of_ones_own_is_made_and_not_called() -> None:
     """One that cannot be made says why."""
-    own = f"{FAKES}.fakes_transform:FakeTransformer"
+    own = f"{FAKES}.fakes:FakeTransformer"
     assert findings(transform__use=[own])[f"transformer {own}"] == ("ok", f"created by {own}, not called")
-    other = f"{FAKES}.fakes_transform:NoSuchTransformer"
+    other = f"{FAKES}.fakes:NoSuchTransformer"
     verdict, detail = findings(transform__use=[other])[f"transformer {other}"]
     assert verdict == "wrong"
     assert "NoSuchTransformer" in detail
@@ -106,7 +106,7 @@ def test_a_pruner_judges_two_sentences() -> None:
 
 def test_a_pruner_of_ones_own_is_made_and_not_called() -> None:
     """A call of it may cost something."""
-    own = f"{FAKES}.fakes_prune:FakePruner"
+    own = f"{FAKES}.fakes:FakePruner"
     assert findings(pruner__kind=own)["pruner"] == ("ok", f"created by {own}, not called")
     assert "pruner" not in findings()
 
@@ -116,7 +116,7 @@ def test_verifiers() -> None:
     assert findings(answer__verify=True, **LLM)["verifier"] == ("ok", "asks fake-llm")
     assert findings(answer__verify=True, answer__verifier="llm")["verifier"] == NO_LLM
     assert findings(answer__verify=True)["verifier"] == NO_LLM
-    own = f"{FAKES}.fakes_verify:FakeVerifier"
+    own = f"{FAKES}.fakes:FakeVerifier"
     assert findings(answer__verifier=own)["verifier"] == ("ok", f"created by {own}, not called")
-    assert findings(answer__verifier=f"{FAKES}.fakes_verify:NoSuchVerifier")["verifier"][0] == "wrong"
+    assert findings(answer__verifier=f"{FAKES}.fakes:NoSuchVerifier")["verifier"][0] == "wrong"
     assert "verifier" not in findings()

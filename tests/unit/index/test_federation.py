@@ -20,8 +20,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeReranker, FakeRewriter
+from retrieval_core.testing.fakes import FakeEmbedder, FakeRelevanceFilter, FakeReranker, FakeRewriter
 from retrieval_core.types import Chunk, EvaluationScores
 from support.groups import NAMES, QUESTION, Group, settings_with, sources, stages
 from support.pipelines import TEXTS, TroubledStore, filled

@@ -15,11 +15,15 @@ from retrieval_core.index.federated import FederatedIndex
 from retrieval_core.index.open import open_indexes
 from retrieval_core.pipeline import Run, SearchState, Stage
 from retrieval_core.ports import Transformed, Variant
-from retrieval_core.testing.fakes import CountingFakeEmbedder, FakeEmbedder
+from retrieval_core.testing.fakes import (
+    CountingFakeEmbedder,
+    FakeEmbedder,
+    FakePruner,
+    FakeReranker,
+    FakeRewriter,
+    FakeTransformer,
+)
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_prune import FakePruner
-from retrieval_core.testing.fakes_rerank import FakeReranker, FakeRewriter
-from retrieval_core.testing.fakes_transform import FakeTransformer
 from retrieval_core.types import Chunk
 from support.groups import NAMES, QUESTION, Group, settings_with, sources, stages
 from support.pipelines import TEXTS

@@ -13,8 +13,7 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError, ServiceTimeoutError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter
+from retrieval_core.testing.fakes import FakeEmbedder, FakeRelevanceFilter
 from support.pipelines import PHONES, TroubledStore, filled
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from retrieval_core.errors import InvalidParameterError, ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.run.observe import Metrics
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker
 from retrieval_core.types import Chunk, PageSpan
 from support.pipelines import TroubledStore, a_pipeline, filled
 

@@ -23,8 +23,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.options import LONGEST_TURN, MOST_TURNS
 from retrieval_core.ports import Candidate, Change, Linked, Retriever, SearchRequest, Transformed, Variant, as_plugin
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_transform import FakeTransformer
+from retrieval_core.testing.fakes import FakeEmbedder, FakeTransformer
 from retrieval_core.types import Chunk
 from support.pipelines import TroubledStore, filled
 

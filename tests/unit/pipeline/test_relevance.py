@@ -19,8 +19,7 @@ from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Judgements, Rewritten
 from retrieval_core.run.observe import explain
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeRewriter
+from retrieval_core.testing.fakes import FakeEmbedder, FakeRelevanceFilter, FakeRewriter
 from retrieval_core.types import Judgement
 from support.pipelines import PHONES, TroubledStore, filled
 

@@ -12,8 +12,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Candidate, Linked, Message, QueryContext, Retriever, Transformed, Variant
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_transform import FakeTransformer
+from retrieval_core.testing.fakes import FakeEmbedder, FakeTransformer
 from retrieval_core.types import Chunk, Origin
 from retrieval_core.types.filters import Eq
 from support.pipelines import TroubledStore, filled

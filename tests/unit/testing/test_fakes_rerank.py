@@ -9,7 +9,7 @@ import pytest
 
 from retrieval_core.errors import InvalidParameterError, ServiceConnectionError
 from retrieval_core.ports import Rewritten
-from retrieval_core.testing.fakes_rerank import FakeRelevanceFilter, FakeReranker, FakeRewriter, word_overlap
+from retrieval_core.testing.fakes import FakeRelevanceFilter, FakeReranker, FakeRewriter, word_overlap
 from retrieval_core.types import Chunk, Judgement, Usage
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from retrieval_core.errors import InvalidParameterError, ServiceConnectionError
 from retrieval_core.ports import Verified
-from retrieval_core.testing.fakes_verify import FakeVerifier
+from retrieval_core.testing.fakes import FakeVerifier
 
 
 def test_it_says_what_it_is_told() -> None:

@@ -15,7 +15,7 @@ from retrieval_core.adapters.pruners.align import aligned
 from retrieval_core.adapters.pruners.provence import MODEL, REVISION, ProvencePruner
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, MissingExtraError, ServiceError
 from retrieval_core.run.threads import PoolClosedError
-from retrieval_core.testing.fakes_rerank import word_overlap
+from retrieval_core.testing.fakes import word_overlap
 from retrieval_core.testing.pruner_kit import PrunerConformance
 
 if TYPE_CHECKING:

@@ -25,9 +25,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.ports import Kept
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
-from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.testing.fakes_prune import FakePruner
-from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes import FakeEmbedder, FakePruner, FakeReranker
 from retrieval_core.testing.pruner_kit import PrunerConformance
 from retrieval_core.types import Usage
 
@@ -166,7 +164,7 @@ def test_kinds() -> None:
     provence = build(kind="provence", threshold=0.2)
     assert provence is not None
     assert provence.id == f"{MODEL}@{REVISION}>=0.2"
-    own = build(kind="retrieval_core.testing.fakes_prune:FakePruner", custom={"batch_size": 3})
+    own = build(kind="retrieval_core.testing.fakes:FakePruner", custom={"batch_size": 3})
     assert isinstance(own, FakePruner)
     with pytest.raises(ConfigurationError, match="'fancy' is none of embedder, local, provence, none"):
         build(kind="fancy")

@@ -12,7 +12,7 @@ from retrieval_core.config import RelevanceFilterConfig
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError, ServiceConnectionError
 from retrieval_core.ports import RerankScores
 from retrieval_core.testing.embedder_kit import PASSAGES, QUESTIONS
-from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes import FakeReranker
 from retrieval_core.types import Chunk, Judgement, Usage
 
 PHONE = (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Completion
+from retrieval_core.testing.fakes import word_overlap
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_rerank import word_overlap
 from retrieval_core.testing.reranker_kit import RerankerConformance
 from retrieval_core.text.prompting import DATA_RULE
 from retrieval_core.types import Evidence, Usage

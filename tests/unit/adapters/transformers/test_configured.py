@@ -14,10 +14,10 @@ from retrieval_core.adapters.transformers.hyde import HyDEGenerator
 from retrieval_core.adapters.transformers.keywords import KeywordExpander
 from retrieval_core.config import TransformConfig, load_config
 from retrieval_core.errors import ConfigurationError
+from retrieval_core.testing.fakes import FakeTransformer
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_transform import FakeTransformer
 
-OWN = "retrieval_core.testing.fakes_transform:FakeTransformer"
+OWN = "retrieval_core.testing.fakes:FakeTransformer"
 
 
 class Provider(FakeLLM):

@@ -8,7 +8,7 @@ from retrieval_core.pipeline.answer.answer_writer import verify
 from retrieval_core.ports import Verified
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
-from retrieval_core.testing.fakes_verify import FakeVerifier
+from retrieval_core.testing.fakes import FakeVerifier
 from retrieval_core.types import AnswerSentence, Span
 from support.quoted_packs import quoting
 

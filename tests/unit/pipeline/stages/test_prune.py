@@ -14,7 +14,7 @@ from retrieval_core.ports import Kept, Pruner, as_plugin
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes_prune import FakePruner
+from retrieval_core.testing.fakes import FakePruner
 from retrieval_core.text.sentences import sentences_of
 from retrieval_core.types import Chunk, Hit, Scores, Span, StageRecord
 

@@ -16,7 +16,7 @@ from retrieval_core.ports import Reranker, RerankScores, as_plugin
 from retrieval_core.run.runner import Run
 from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
-from retrieval_core.testing.fakes_rerank import FakeReranker
+from retrieval_core.testing.fakes import FakeReranker
 from retrieval_core.types import Chunk, Degradation, Evidence, Hit, Scores
 
 if TYPE_CHECKING:

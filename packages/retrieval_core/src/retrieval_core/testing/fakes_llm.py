@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - type al
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from retrieval_core.ports import LLM, Completion
-from retrieval_core.testing.fakes_base import Fake
+from retrieval_core.testing.fakes import Fake
 from retrieval_core.types import Usage
 
 if TYPE_CHECKING:

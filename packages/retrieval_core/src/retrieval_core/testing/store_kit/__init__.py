@@ -11,15 +11,16 @@ have them. You need pytest and hypothesis. With blockbuster, methods that block 
 """
 
 from retrieval_core.testing.store_kit.base import DIMENSION, EMBEDDER_ID
-from retrieval_core.testing.store_kit.catalog import CatalogTests, CountTests, ListTests
-from retrieval_core.testing.store_kit.fetching import FetchTests
-from retrieval_core.testing.store_kit.fields import FieldTests
-from retrieval_core.testing.store_kit.filtering import FilterTests
-from retrieval_core.testing.store_kit.hostile import HostileInputTests
-from retrieval_core.testing.store_kit.late_vectors import LateVectorTests
-from retrieval_core.testing.store_kit.running import RunningTests, VersionTests
-from retrieval_core.testing.store_kit.searching import DenseSearchTests, LexicalSearchTests, SearchTests
-from retrieval_core.testing.store_kit.writing import WriteTests
+from retrieval_core.testing.store_kit.catalog import CatalogTests, CountTests, FieldTests, ListTests
+from retrieval_core.testing.store_kit.running import HostileInputTests, RunningTests, VersionTests
+from retrieval_core.testing.store_kit.searching import (
+    DenseSearchTests,
+    FetchTests,
+    FilterTests,
+    LexicalSearchTests,
+    SearchTests,
+)
+from retrieval_core.testing.store_kit.writing import LateVectorTests, WriteTests
 
 __all__ = ["DIMENSION", "EMBEDDER_ID", "CataloguedStoreConformance", "StoreConformance"]
 

@@ -1,13 +1,18 @@
-"""Tests of dense and lexical search."""
+"""Tests of vector and keyword search, of reading by ids and ranges, and of filters."""
 
 # ruff: noqa: S101 - these are tests
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.base import StoreBase
 from retrieval_core.errors import (
@@ -16,29 +21,43 @@ from retrieval_core.errors import (
     IndexFormatError,
     IndexNotFoundError,
     InvalidParameterError,
+    UnsupportedFilterError,
 )
-from retrieval_core.ports import FetchRequest, SearchRequest
+from retrieval_core.ports import Change, ChunkRange, Fetched, FetchRequest, SearchRequest
+from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit.base import (
     DIMENSION,
     StoreTestBase,
     by_text,
     by_vector,
     chunk,
+    document,
     need,
+    need_operators,
     on_new_store,
     put,
     unit,
     units,
 )
+from retrieval_core.types import PageSpan, Section, Span
+from retrieval_core.types.filters import OPERATORS, And, Eq, Exists, Gte, Lt, Not, Or, chunk_fields, matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from retrieval_core.ports import Candidate, Store
+    from retrieval_core.types.filters import Filter
+
 
 QUERY = 1000
 """Seed of the query vectors."""
+
+EXAMPLES = 120
+"""Cases that hypothesis makes, each with several chunks and filters."""
+
+MANY = 2500
+"""More names than some databases take in one statement."""
 
 
 class SearchTests(StoreTestBase):
@@ -299,3 +318,183 @@ def _assert_vectors(found: Sequence[Candidate]) -> None:
     for item in found:
         assert item.vector is not None
         np.testing.assert_allclose(item.vector, unit("ab".index(item.chunk_id)), atol=1e-6)
+
+
+class FilterTests(StoreTestBase):
+    """Filters agree with :func:`matches`, and operators that a store does not declare are refused."""
+
+    def test_filters_agree_with_the_oracle(self, tmp_path: Path) -> None:
+        """For any metadata and any filter, both searches and fetch return exactly the chunks that match."""
+        with asyncio.Runner() as runner:
+            store = runner.run(self.open_store(tmp_path))
+            runner.run(put(store, chunk("c0")))
+            operators = runner.run(store.describe()).filter_operators
+
+            @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+            @given(
+                st.lists(filter_strategies.metadata(), min_size=1, max_size=6),
+                st.lists(filter_strategies.filters(operators), min_size=1, max_size=4),
+            )
+            def check(metadata: list[dict[str, Any]], filters: list[Filter]) -> None:
+                runner.run(_check_filters(store, metadata, filters))
+
+            try:
+                check()
+            finally:
+                runner.run(store.aclose())
+
+    @on_new_store()
+    async def test_filters_apply_before_the_limit(self, store: Store) -> None:
+        """The best that match come back, however many better ones do not."""
+        chunks = [chunk(f"c{row:03}", "word " * (row % 5 + 1), metadata={"n": row}) for row in range(200)]
+        await put(store, *chunks, vectors=units(200))
+        conditions = (Gte("n", 197), Lt("n", 150), And(()), Or(()), Not(Eq("n", 3)))
+        await need_operators(store, *conditions)
+        for condition in conditions:
+            wanted = {item.id for item in chunks if matches(condition, chunk_fields(item))}
+            for limit in (1, 3, 200):
+                sides = (await store.describe()).sides
+                if "lexical" in sides:
+                    everything = [name for name in await by_text(store, "word") if name in wanted]
+                    full = [name for name in await by_text(store, "word", 200) if name in wanted]
+                    assert everything == full[: len(everything)]
+                    assert await by_text(store, "word", limit, condition) == full[:limit]
+                if "dense" in sides:
+                    full = [name for name in await by_vector(store, unit(999), 200) if name in wanted]
+                    assert await by_vector(store, unit(999), limit, condition) == full[:limit]
+
+    @on_new_store()
+    async def test_filters_see_each_write(self, store: Store) -> None:
+        """Chunks that are added, replaced and removed between searches with one filter are judged as they are now."""
+        is_a = Eq("kind", "a")
+        await put(store, *(chunk(f"c{row}", "word", f"d{row}", metadata={"kind": "ab"[row % 2]}) for row in range(6)))
+        await need(store, "dense")
+        await need_operators(store, is_a, Exists("new"))
+        assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c0", "c2", "c4"]
+        await put(store, chunk("c1", "word", "d1", metadata={"kind": "a"}), chunk("c6", "word", "d6"))
+        assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c0", "c1", "c2", "c4"]
+        await store.delete(["d0", "d4"])
+        assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c1", "c2"]
+        await put(store, chunk("c7", "word", "d7", metadata={"kind": ["b", "a"], "new": 1}))
+        assert sorted(await by_vector(store, unit(1), condition=is_a)) == ["c1", "c2", "c7"]
+        assert await by_vector(store, unit(1), condition=Exists("new")) == ["c7"]
+
+    @on_new_store()
+    async def test_operators_that_are_not_declared_are_refused(self, store: Store) -> None:
+        """An operator that a store does not declare raises; it is never skipped."""
+        await put(store, chunk("a"))
+        info = await store.describe()
+        assert info.filter_operators <= OPERATORS
+        for name in sorted(OPERATORS - info.filter_operators):
+            condition = filter_strategies.example_of(name)
+            for side in info.sides:
+                request = SearchRequest(5, filter=condition)
+                request = replace(request, vector=unit(0)) if side == "dense" else replace(request, text="text")
+                with pytest.raises(UnsupportedFilterError):
+                    await store.search(request)
+
+
+async def _check_filters(store: Store, metadata: list[dict[str, Any]], filters: list[Filter]) -> None:
+    chunks = [
+        chunk(
+            f"c{number}",
+            "word",
+            document=f"d{number}",
+            chunk_index=number,
+            page_span=PageSpan(number, number + 1) if number else None,
+            section_path=("a", "b")[:number],
+            title="aB" if number else None,
+            timestamp=datetime(2024, 1, number, tzinfo=UTC) if number else None,
+            metadata=fields,
+        )
+        for number, fields in enumerate(metadata)
+    ]
+    gone = ("d", *(f"d{number}" for number in range(10)))
+    await store.upsert(Change(tuple(chunks), units(len(chunks)), removed_documents=gone))
+    sides = (await store.describe()).sides
+    names = tuple(item.id for item in chunks)
+    for condition in filters:
+        wanted = [item.id for item in chunks if matches(condition, chunk_fields(item))]
+        if "dense" in sides:
+            assert sorted(await by_vector(store, unit(0), condition=condition)) == wanted
+        if "lexical" in sides:
+            assert await by_text(store, "word", condition=condition) == wanted
+        assert sorted((await store.fetch(FetchRequest(names, filter=condition))).chunks) == wanted
+
+
+class FetchTests(StoreTestBase):
+    """One request reads everything that a query's hits need, and never more than the filter lets pass."""
+
+    @on_new_store()
+    async def test_ids_and_ranges(self, store: Store) -> None:
+        """Chunks come by id and by position, first and last included, each once; vectors on request."""
+        await put(store, *(chunk(f"{name}{row}", document=name, chunk_index=row) for name in "de" for row in range(5)))
+        found = await store.fetch(
+            FetchRequest(
+                chunk_ids=("e4", "d1", "d1"),
+                ranges=(ChunkRange("d", 1, 2), ChunkRange("d", 2, 3), ChunkRange("e", -5, 0)),
+                with_vectors=True,
+            )
+        )
+        assert set(found.chunks) == {"e4", "d1", "d2", "d3", "e0"} == set(found.vectors)
+        np.testing.assert_allclose(found.vectors["e4"], unit(9), atol=1e-6)
+        nothing = (ChunkRange("d", 3, 2), ChunkRange("d", 5, 10**30), ChunkRange("d", 10**30, 10**31))
+        for part in (*nothing, ChunkRange("x", 0, 9)):
+            assert not (await store.fetch(FetchRequest(ranges=(part,)))).chunks
+        everything = await store.fetch(FetchRequest(ranges=(ChunkRange("d", -(10**30), 10**30),)))
+        assert len(everything.chunks) == 5
+        assert not everything.vectors
+
+    @on_new_store()
+    async def test_unknown_names_are_absent(self, store: Store) -> None:
+        """Unknown ids are left out, and an empty request finds nothing."""
+        await put(store, chunk("a"))
+        found = await store.fetch(
+            FetchRequest(("x", "a"), (ChunkRange("x", 0, 1),), ("x",), ("x", "d"), with_vectors=True)
+        )
+        assert (set(found.chunks), set(found.vectors)) == ({"a"}, {"a"})
+        assert not found.sections
+        assert not found.documents
+        nothing = await store.fetch(FetchRequest())
+        assert nothing == Fetched()
+
+    @on_new_store()
+    async def test_the_filter_guards_everything(self, store: Store) -> None:
+        """A tenant sees its own chunks, and sections and documents only where one of their chunks is its own."""
+        await put(
+            store,
+            chunk("d0", document="d", chunk_index=0, parent_id="shared", metadata={"tenant": "one"}),
+            chunk("d1", document="d", chunk_index=1, parent_id="shared", metadata={"tenant": "two"}),
+            chunk("e0", document="e", chunk_index=0, parent_id="foreign", metadata={"tenant": "two"}),
+            documents=(document("d"), document("e"), document("empty")),
+            sections=tuple(
+                Section(name, owner, "section", (), Span(0, 1))
+                for name, owner in (("shared", "d"), ("foreign", "e"), ("childless", "d"))
+            ),
+        )
+        request = FetchRequest(
+            chunk_ids=("d0", "d1"),
+            ranges=(ChunkRange("d", 0, 9), ChunkRange("e", 0, 9)),
+            section_ids=("shared", "foreign", "childless"),
+            document_ids=("d", "e", "empty"),
+            with_vectors=True,
+        )
+        free = await store.fetch(request)
+        assert set(free.chunks) == {"d0", "d1", "e0"}
+        assert set(free.sections) == {"shared", "foreign", "childless"}
+        assert set(free.documents) == {"d", "e", "empty"}
+        await need_operators(store, Eq("tenant", "one"))
+        names = (request.chunk_ids, request.ranges, request.section_ids, request.document_ids)
+        bound = await store.fetch(FetchRequest(*names, filter=Eq("tenant", "one"), with_vectors=True))
+        assert set(bound.chunks) == {"d0"} == set(bound.vectors)
+        assert set(bound.sections) == {"shared"}
+        assert set(bound.documents) == {"d"}
+
+    @on_new_store()
+    async def test_many_names_at_once(self, store: Store) -> None:
+        """A request may name thousands."""
+        await put(store, *(chunk(f"c{row}", document=f"d{row}") for row in range(MANY)))
+        wanted = tuple(f"c{row}" for row in range(-10, MANY))
+        ranges = tuple(ChunkRange(f"d{row}", 0, 0) for row in range(0, MANY, 10))
+        found = await store.fetch(FetchRequest(wanted, ranges, wanted, wanted, with_vectors=True))
+        assert len(found.chunks) == MANY == len(found.vectors)
