@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from retrieval_core.adapters.embedders.local import LocalEmbedder, LocalEmbedderSettings
-from retrieval_core.adapters.local_models.known_models import ModelFacts
-from retrieval_core.adapters.local_models.model_folder import facts_in
+from retrieval_core.adapters.local_models.known_models import ModelFacts, facts_in
 from retrieval_core.errors import ConfigurationError, ModelNotFoundError
 from retrieval_core.testing.embedder_kit import PASSAGES, EmbedderConformance
 

@@ -16,17 +16,11 @@ transformer that asks a model needs one that always answers the same question al
 from __future__ import annotations
 
 import asyncio
-from math import isfinite
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from retrieval_core.ports import BOTH_SIDES, Linked, Message, QueryContext, Transformed, Variant
+from retrieval_core.ports import Message, QueryContext, QueryTransformer, Transformed, as_plugin
 from retrieval_core.testing.blocking import blocking_calls_fail
 from retrieval_core.testing.embedder_kit import HOSTILE_TEXTS, QUESTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from retrieval_core.ports import QueryTransformer
 
 CONVERSATION = (
     Message("user", "What does a cosigner of a loan risk?"),
@@ -80,10 +74,11 @@ class TransformerConformance:
         """Calls made at the same time give what they give one after the other."""
         context = QueryContext(CONVERSATION)
 
-        async def at_once() -> Sequence[Transformed | str]:
-            return await asyncio.gather(*(transformer.transform(question, context) for question in QUESTIONS * 3))
+        async def at_once() -> list[Transformed]:
+            plugin = as_plugin(transformer, QueryTransformer)
+            return await asyncio.gather(*(plugin.transform(question, context) for question in QUESTIONS * 3))
 
-        assert list(asyncio.run(at_once())) == [_made(transformer, question, context) for question in QUESTIONS] * 3
+        assert asyncio.run(at_once()) == [_made(transformer, question, context) for question in QUESTIONS] * 3
 
     def test_the_event_loop_is_not_blocked(self, transformer: QueryTransformer) -> None:
         """No call that blocks is made on the event loop; checked where BlockBuster is installed."""
@@ -97,33 +92,16 @@ class TransformerConformance:
         _made(transformer, QUESTIONS[0], QueryContext())
         assert transformer.id == before
 
-    def _check(self, question: str, made: Transformed | str) -> None:
-        made = Transformed(query=made) if isinstance(made, str) else made
-        assert isinstance(made, Transformed)
-        limit = self.longest + len(question)
-        if made.query is not None:
-            _assert_text(made.query, limit)
+    def _check(self, question: str, made: Transformed) -> None:
+        texts = (made.query or "", *(variant.text for variant in made.variants))
+        assert all(len(text) <= self.longest + len(question) for text in texts)
         assert len(made.variants) + len(made.linked) <= self.most_variants
-        for item in (*made.variants, *made.linked):
-            assert item.kind.strip()
-            assert isfinite(item.weight)
-            assert item.weight > 0
-        for variant in made.variants:
-            assert isinstance(variant, Variant)
-            _assert_text(variant.text, limit)
-            assert variant.sides
-            assert variant.sides <= BOTH_SIDES
-        for linked in made.linked:
-            assert isinstance(linked, Linked)
-            assert all(isfinite(candidate.score) for candidate in linked.candidates)
+        assert all(item.kind.strip() for item in (*made.variants, *made.linked))
+        assert all(variant.sides for variant in made.variants)
         usage = made.usage
         assert usage is None or (usage.input_tokens >= 0 and usage.output_tokens >= 0)
 
 
-def _assert_text(text: str, limit: int) -> None:
-    assert text.strip()
-    assert len(text) <= limit
-
-
-def _made(transformer: QueryTransformer, question: str, context: QueryContext) -> Transformed | str:
-    return asyncio.run(transformer.transform(question, context))  # pyright: ignore[reportArgumentType, reportUnknownVariableType] - a coroutine
+def _made(transformer: QueryTransformer, question: str, context: QueryContext) -> Transformed:
+    """Transform a query; the base class checks what comes back."""
+    return asyncio.run(as_plugin(transformer, QueryTransformer).transform(question, context))

@@ -11,8 +11,7 @@ from retrieval_core.adapters.local_models.bert import MODEL, TOKENIZER
 from retrieval_core.adapters.local_models.embedding import EmbeddingModel, RunsEmbeddingModel
 from retrieval_core.adapters.local_models.fastembed import fetched, unknown
 from retrieval_core.adapters.local_models.files import LocalModel, ModelFiles
-from retrieval_core.adapters.local_models.known_models import KNOWN_MODELS, ModelFacts, known_model
-from retrieval_core.adapters.local_models.model_folder import settled
+from retrieval_core.adapters.local_models.known_models import KNOWN_MODELS, ModelFacts, known_model, settled
 from retrieval_core.adapters.local_models.work import needing_extra
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import ConfigurationError

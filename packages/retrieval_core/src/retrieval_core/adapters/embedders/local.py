@@ -17,8 +17,7 @@ from retrieval_core.adapters.local_models.files import (
     is_installed,
     read_folder,
 )
-from retrieval_core.adapters.local_models.known_models import ModelFacts
-from retrieval_core.adapters.local_models.model_folder import facts_in, onnx_file, settled, tokenizer_limit
+from retrieval_core.adapters.local_models.known_models import ModelFacts, facts_in, onnx_file, settled, tokenizer_limit
 from retrieval_core.config.base import AdapterSettings, File
 from retrieval_core.errors import ConfigurationError
 

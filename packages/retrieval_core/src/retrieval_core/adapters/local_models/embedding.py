@@ -64,7 +64,7 @@ class EmbeddingModel:
 
     @classmethod
     def of(cls, files: LocalModel, facts: ModelFacts, dimension: int | None) -> EmbeddingModel:
-        """Return the model that :func:`~retrieval_core.adapters.local_models.model_folder.settled` facts describe.
+        """Return the model that :func:`~retrieval_core.adapters.local_models.known_models.settled` facts describe.
 
         Args:
             dimension: To cut its vectors to.
