@@ -35,7 +35,7 @@ from llama_index.retrievers.retrieval_core.adapters import from_index
 from llama_index.storage.docstore.retrieval_core import RetrievalCoreDocumentStore
 from llama_index.vector_stores.retrieval_core import RetrievalCoreVectorStore
 from retrieval_core import open_index
-from retrieval_core.adapters.pruners.embedder import EmbedderPruner
+from retrieval_core.adapters.pruners.threshold import EmbedderPruner
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
 from retrieval_core.errors import SearchError

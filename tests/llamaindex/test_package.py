@@ -45,7 +45,7 @@ from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever, node_f
 from llama_index.storage.docstore.retrieval_core import RetrievalCoreDocumentStore
 from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding, RetrievalCoreVectorStore
 from retrieval_core import open_index
-from retrieval_core.adapters.pruners.embedder import EmbedderPruner
+from retrieval_core.adapters.pruners.threshold import EmbedderPruner
 from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker
 from retrieval_core.testing.fakes_llm import FakeLLM
 from support.llamaindex_library import CHUNKS, Library

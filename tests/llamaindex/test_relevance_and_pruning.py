@@ -24,7 +24,7 @@ from llama_index.core.schema import Node as MediaNode
 
 from llama_index.postprocessor.retrieval_core import RelevanceFilterPostprocessor, SentencePruningPostprocessor
 from llama_index.retrievers.retrieval_core import RetrievalDegradedEvent, chunk_from_node, node_from_chunk
-from retrieval_core.adapters.pruners.embedder import EmbedderPruner
+from retrieval_core.adapters.pruners.threshold import EmbedderPruner
 from retrieval_core.adapters.relevance_filters.cross_encoder import CrossEncoderRelevanceFilter
 from retrieval_core.adapters.relevance_filters.llm import DEFAULT_PROMPT
 from retrieval_core.errors import InvalidParameterError, ServiceError

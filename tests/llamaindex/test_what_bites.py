@@ -53,7 +53,7 @@ from llama_index.retrievers.retrieval_core import (
 from llama_index.retrievers.retrieval_core.adapters import LlamaIndexRetriever, from_index, pipeline_from
 from llama_index.vector_stores.retrieval_core import RetrievalCoreVectorStore
 from retrieval_core import open_index, open_indexes
-from retrieval_core.adapters.pruners.embedder import EmbedderPruner
+from retrieval_core.adapters.pruners.threshold import EmbedderPruner
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import load_config
 from retrieval_core.errors import EmbeddingError, SearchError, ServiceError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retrieval_core.adapters.pruners.align import aligned
-from retrieval_core.adapters.pruners.provence import MODEL, REVISION, ProvencePruner
+from retrieval_core.adapters.pruners.provence import MODEL, REVISION, ProvencePruner, aligned
 from retrieval_core.errors import ConfigurationError, MalformedAnswerError, MissingExtraError, ServiceError
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.testing.fakes import word_overlap

@@ -11,9 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from retrieval_core.adapters.embedders.local import LocalEmbedder
-from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
-from retrieval_core.adapters.pruners.embedder import DEFAULT_THRESHOLD, EmbedderPruner
 from retrieval_core.adapters.pruners.provence import MODEL, REVISION, ProvencePruner
+from retrieval_core.adapters.pruners.threshold import DEFAULT_COSINE, CrossEncoderPruner, EmbedderPruner
 from retrieval_core.adapters.registry import build_pruner
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.config import PrunerConfig
@@ -178,7 +177,7 @@ def test_the_default_threshold_is_for_the_default_embedder() -> None:
     embedder = LocalEmbedder()  # loads nothing
     made = build_pruner(config, embedder, FakeReranker)
     assert made is not None
-    assert made.id == f"sentences {embedder.id}>={DEFAULT_THRESHOLD}"
+    assert made.id == f"sentences {embedder.id}>={DEFAULT_COSINE}"
     with pytest.raises(ConfigurationError, match=r"needed for the embedder fake-words-256") as failed:
         build_pruner(config, FakeEmbedder(), FakeReranker)
     assert failed.value.missing_keys == ("pruner.threshold",)

@@ -178,7 +178,7 @@ RELEVANCE_FILTER = _port(
 )  # fmt: skip
 PRUNER = _port(
     "pruner.kind", "pruners", "pruners.",
-    embedder="embedder:EmbedderPruner", local="cross_encoder:CrossEncoderPruner", provence="provence:ProvencePruner",
+    embedder="threshold:EmbedderPruner", local="threshold:CrossEncoderPruner", provence="provence:ProvencePruner",
     none="",
 )  # fmt: skip
 REWRITER = _port("rewriter.kind", "rewriters", "transformers.", llm="rewrite:LLMRewriter", none="")

@@ -15,7 +15,7 @@ from llama_index.postprocessor.retrieval_core._base import (
     hits_of,
     with_text,
 )
-from retrieval_core.adapters.pruners.cross_encoder import CrossEncoderPruner
+from retrieval_core.adapters.pruners.threshold import CrossEncoderPruner
 from retrieval_core.adapters.rerankers.local import LocalCrossEncoder
 from retrieval_core.pipeline.stages.format import prune, shown_text
 from retrieval_core.ports import Pruner, as_plugin
@@ -36,7 +36,7 @@ class SentencePruningPostprocessor(ModelPostprocessor):
 
     Args:
         pruner: A pruner of retrieval-core, for instance ``EmbedderPruner(embedder, threshold=…)`` of
-            :mod:`retrieval_core.adapters.pruners.embedder`; by default the local cross-encoder's scores of single
+            :mod:`retrieval_core.adapters.pruners.threshold`; by default the local cross-encoder's scores of single
             sentences (the extra ``local``). It stays the caller's.
         options: ``strict``, ``deadline_seconds`` and ``callback_manager``, as :class:`ModelOptions` says.
 

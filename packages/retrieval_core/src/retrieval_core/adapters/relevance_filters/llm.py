@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, RootModel
 
-from retrieval_core.adapters.asking import AsksInBatches
+from retrieval_core.adapters.parts import AsksInBatches
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.ports import CompletionRequest, Judgements, RelevanceFilter
 from retrieval_core.text.prompting import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field, ValidationError
 
-from retrieval_core.adapters.asking import AsksInBatches
+from retrieval_core.adapters.parts import AsksInBatches
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import CompletionRequest, Reranker, RerankScores

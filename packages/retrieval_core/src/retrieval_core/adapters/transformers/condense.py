@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from retrieval_core.adapters.asking import AsksLLM
+from retrieval_core.adapters.parts import AsksLLM
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import QueryTransformer, Transformed, Variant
 from retrieval_core.text.prompting import (
@@ -57,7 +57,7 @@ class LLMCondenser(AsksLLM[_Answer], QueryTransformer):
 
     Args:
         llm: Stays the caller's to close.
-        prompt: As for :class:`~retrieval_core.adapters.asking.AsksLLM`.
+        prompt: As for :class:`~retrieval_core.adapters.parts.AsksLLM`.
 
     Raises:
         InvalidParameterError: The prompt is blank.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from retrieval_core.adapters.asking import AsksLLM
+from retrieval_core.adapters.parts import AsksLLM
 from retrieval_core.ports import QueryTransformer, Transformed, Variant
 from retrieval_core.text.prompting import Task, as_data, is_searchable, key
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from retrieval_core.adapters.asking import AsksLLM
+from retrieval_core.adapters.parts import AsksLLM
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Rewriter, Rewritten

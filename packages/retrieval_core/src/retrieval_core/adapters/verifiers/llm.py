@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, RootModel
 
-from retrieval_core.adapters.asking import AsksInBatches
+from retrieval_core.adapters.parts import AsksInBatches
 from retrieval_core.ports import CompletionRequest, Verdicts, Verified, Verifier
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.text.figures import figures_in, missing_figures
