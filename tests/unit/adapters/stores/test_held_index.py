@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import sqlite3
 import tempfile
 from contextlib import closing, suppress
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore, arrays, changes, connections, read
 from retrieval_core.errors import IncompleteSearchError, RetrievalError
-from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest, as_store
+from retrieval_core.ports import Candidate, Change, ChunkRange, FetchRequest, SearchRequest, as_store
 from retrieval_core.testing import filter_strategies
 from retrieval_core.testing.store_kit.base import chunk, document
 from retrieval_core.text.analysis import Analyzer
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from sqlite3 import Connection
 
-    from retrieval_core.ports import Candidate, HeldIndex
+    from retrieval_core.ports import HeldIndex
     from retrieval_core.types import Chunk
 
 DIMENSION = 3
@@ -204,6 +206,26 @@ def test_each_candidate_brings_its_chunk(tmp_path: Path) -> None:
         assert held is not None
         for request in (SearchRequest(9, vector=np.ones(3, np.float32)), SearchRequest(9, text="moon")):
             assert [item.chunk for item in held.search(request)] == [chunk("a", "moon a"), chunk("b", "moon b")]
+        await store.aclose()
+
+    asyncio.run(test())
+
+
+def test_candidates_are_made_as_by_anybody(tmp_path: Path) -> None:
+    """They are equal to others, can be copied, and never change."""
+
+    async def test() -> None:
+        store = opened(tmp_path)
+        await filled(store, "a")
+        held = await held_by(store)
+        assert held is not None
+        (found,) = held.search(SearchRequest(1, text="moon"))
+        made = Candidate(found.chunk_id, found.score, found.chunk)
+        assert (type(found), found, repr(found)) == (Candidate, made, repr(made))
+        assert replace(found, score=0.5).score == 0.5
+        assert pickle.loads(pickle.dumps(found)) == found
+        with pytest.raises(FrozenInstanceError):
+            found.score = 1.0  # type: ignore[misc]
         await store.aclose()
 
     asyncio.run(test())

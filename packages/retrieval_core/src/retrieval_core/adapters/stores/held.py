@@ -166,6 +166,22 @@ class Records:
         return condition is None or any(matches(condition, chunk_fields(self.chunks[row])) for row in rows)
 
 
+class _NewCandidate:
+    """A candidate that is being made, with the attributes of :class:`Candidate`.
+
+    Setting the attributes of a frozen object takes four times as long, and a hybrid query makes 200 candidates: of a
+    query of a millisecond, that is a tenth.
+    """
+
+    __slots__ = ("chunk", "chunk_id", "score", "vector")
+
+    def __init__(self, chunk_id: str, score: float, chunk: Chunk, vector: Vector | None) -> None:
+        self.chunk_id = chunk_id
+        self.score = score
+        self.chunk = chunk
+        self.vector = vector
+
+
 class HeldIndex:
     """One version of an index in memory; nothing of it changes. Several threads may use it.
 
@@ -303,10 +319,14 @@ class HeldIndex:
     ) -> tuple[Candidate, ...]:
         order = np.lexsort((self._ranks[rows], -scores))[: request.limit]
         best: Iterable[tuple[int, float]] = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
-        chunks = self._chunks
-        if request.with_vectors:
-            return tuple([Candidate(chunks[row].id, score, chunks[row], self._vector(row)) for row, score in best])
-        return tuple([Candidate(chunks[row].id, score, chunks[row]) for row, score in best])
+        chunks, has_vectors = self._chunks, request.with_vectors
+        made: list[Any] = [
+            _NewCandidate(chunks[row].id, score, chunks[row], self._vector(row) if has_vectors else None)
+            for row, score in best
+        ]
+        for each in made:
+            each.__class__ = Candidate
+        return tuple(made)
 
     def _count(self, term: str) -> int:
         found = self._slices.get(term)
