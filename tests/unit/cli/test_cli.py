@@ -67,6 +67,12 @@ def test_indexing_that_a_service_ends_can_be_continued(shell: Shell, monkeypatch
     assert "moon" in shell("search", "moon").output
 
 
+def test_indexing_names_the_place_of_a_store_of_somebody_else(shell: Shell) -> None:
+    """Its own location is shown, since no path of an index is."""
+    kind = "retrieval_core.adapters.stores.memory:MemoryStore"
+    assert f"in the store {kind} at memory" in shell("index", "docs", "--set", f"store.kind={kind}").output
+
+
 def test_indexing_says_what_it_did_as_json(shell: Shell) -> None:
     """The keys are exactly those that are documented, and a second run finds everything unchanged."""
     report = shell.json("index", "docs", "phones.csv")

@@ -169,7 +169,7 @@ def test_names_of_the_environment_with_too_few_underscores(name: str, meant: str
     assert problem == "store.qdrant_url: unknown setting; did you mean store.qdrant.url?"
 
 
-def test_only_files_with_problems_are_named(tmp_path: Path) -> None:
+def test_an_argument_is_not_said_to_come_from_a_file(tmp_path: Path) -> None:
     """A wrong argument is not said to come from the file that was read too."""
     file = written(tmp_path, "[search]\ntop_k = 3\n")
     with pytest.raises(ConfigurationError, match=r"^the configuration has 1 problem:"):

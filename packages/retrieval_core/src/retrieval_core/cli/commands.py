@@ -100,9 +100,11 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
     def tell(report: IndexReport) -> None:
         nonlocal before
         if given.as_json:
-            (print_json_line if watch else print_json)({**report_to_json(report), "store": store_name(config)})
+            (print_json_line if watch else print_json)(
+                {**report_to_json(report), "store": store_name(config, index.store.location)}
+            )
         else:
-            print_report(report, store_name(config))
+            print_report(report, store_name(config, index.store.location))
             if before is not None:
                 print_memory(config, before)
             before = None  # settings are stored once, by the first run

@@ -117,26 +117,27 @@ def load_over(
         return config.with_provenance(sources_of)
     # A key may be in the wrong place, or a setting's name.
     problems = [_shortened(without_secrets(problem)) for problem in problems]
-    origins = _files_of(problems, sources or layers or ())
-    origin = f" (read from {' and '.join(origins)})" if origins else ""
+    origins = [layer.name for layer in layers or () if layer.tree] + ([str(file)] if file is not None else [])
+    is_of_files = not sources or _come_from_files(problems, sources)
+    origin = f" (read from {' and '.join(origins)})" if origins and is_of_files else ""
     raise refusal("the configuration has", problems, origin=origin)
 
 
-def _files_of(problems: Sequence[str], sources: Sequence[Layer]) -> list[str]:
-    """Return the sources that problems come from, without the environment and the arguments of this run.
+def _come_from_files(problems: Sequence[str], sources: Sequence[Layer]) -> bool:
+    """Return whether one of the problems comes from a file, and not from the environment or an argument.
 
     Args:
         problems: Lines that begin with the key of a setting.
         sources: Weakest first. The strongest one that has a key is the one whose value counts.
     """
-    found: dict[str, None] = {}
     for problem in problems:
         key = problem.partition(":")[0]
         for source in reversed(sources):
             if any(f"{one}.".startswith(f"{key}.") or key.startswith(f"{one}.") for one in keys_of(source.tree)):
-                found[source.name] = None
+                if source.name not in {ENVIRONMENT, ARGUMENTS}:
+                    return True
                 break
-    return [source.name for source in sources if source.name in found and source.name not in {ENVIRONMENT, ARGUMENTS}]
+    return False
 
 
 def _shortened(line: str) -> str:

@@ -115,8 +115,12 @@ def place_of(config: RetrievalConfig, index: str | Path | None = None) -> Path:
     return lancedb_folder(path) if config.store.kind == "lancedb" else path
 
 
-def store_name(config: RetrievalConfig) -> str | None:
-    """Return the name of the store that is filled, for people; ``None`` for a file or folder that is not there."""
+def store_name(config: RetrievalConfig, location: str) -> str | None:
+    """Return the name of the store that is filled, for people; ``None`` for a file or folder that is not there.
+
+    Args:
+        location: As the store calls it.
+    """
     store = config.store
     match store.kind:
         case kind if kind in ON_DISK:
@@ -131,7 +135,7 @@ def store_name(config: RetrievalConfig) -> str | None:
         case "memory":
             return "memory, which is lost when the process ends"
         case kind:
-            return f"the store {kind}"
+            return f"the store {kind} at {location}"
 
 
 def find_settings_file(index: Path) -> Path | None:
