@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 TERMS = 128
+FIELDS = 10_000
 RERANKED_AT_A_TIME = 4
 READ_FOR_AN_ANSWER = 14
 
@@ -43,6 +44,19 @@ def test_a_store_searches_for_the_first_terms_of_a_long_query(kind: str, tmp_pat
         return sorted(each.chunk_id for each in candidates)
 
     assert asyncio.run(found()) == ["0", str(TERMS - 1)]
+
+
+def test_an_index_lists_ten_thousand_fields() -> None:
+    """Metadata whose names are data, such as ids, doesn't fill the memory; the first fields are listed."""
+    store = MemoryStore()
+
+    async def listed() -> int:
+        await store.upsert(
+            Change((Chunk("a", "a", "moon", metadata={f"f{number}": 1 for number in range(FIELDS + 9)}),))
+        )
+        return len(await store.fields(2 * FIELDS))
+
+    assert asyncio.run(listed()) == FIELDS
 
 
 class _Busy:

@@ -117,6 +117,19 @@ def test_a_collection_of_ones_own_making() -> None:
         run(server, chosen, collection="docs", fields={"text": "body"}, vector="small")
 
 
+def test_a_text_inside_the_metadata_is_no_metadata() -> None:
+    """Each chunk has its text once; other fields beside it are metadata."""
+    collection = Collection("", {"doc": {"body": TEXT, "topic": "ports"}}, {"doc": {"body": "Bare"}}, {})
+
+    async def test(store: QdrantStore) -> None:
+        found = await store.search(SearchRequest(5, vector=unit(0)))
+        chunks = [(item.chunk.text, dict(item.chunk.metadata)) for item in found if item.chunk]
+        assert chunks == [(TEXT, {"topic": "ports"}), ("Bare", {})]
+
+    with WireServer(filled(collection)) as server:
+        run(server, test, collection="docs", fields={"text": "doc.body", "metadata": "doc"})
+
+
 def test_without_a_mapping_the_default_one_is_used() -> None:
     """Whether there is keyword search is known once the collection was opened."""
     payload = {"content": TEXT, "source_url": "https://example.com", "chunk_index": 1}
