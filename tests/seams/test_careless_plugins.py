@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -172,3 +173,52 @@ def test_an_aclose_that_ends_the_process_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="tried to end the process"):
         index.close()
     assert other.was_closed
+
+
+class Decorating:
+    """Has attributes whose names mean something else in the library."""
+
+    capabilities: Any = ("fast", "cheap")
+
+    def __init__(self) -> None:
+        self.wrapped = FakeEmbedder()
+        self.id, self.dimension = self.wrapped.id, self.wrapped.dimension
+        self.held = self.waits = "mine"
+
+    async def embed_query(self, text: str) -> Any:
+        return await self.wrapped.embed_query(text)
+
+    async def embed_texts(self, texts: list[str]) -> Any:
+        return await self.wrapped.embed_texts(texts)
+
+
+def replaced() -> FakeEmbedder:
+    """Return an embedder whose methods were replaced by functions on the instance, as tests of applications do."""
+    embedder, real = FakeEmbedder(), FakeEmbedder()
+
+    async def embed_query(text: str) -> Any:
+        return (await real.embed_query(text)).tolist()
+
+    def embed_texts(texts: list[str]) -> Any:
+        return asyncio.run(real.embed_texts(texts)).tolist()
+
+    vars(embedder).update(embed_query=embed_query, embed_texts=embed_texts)
+    return embedder
+
+
+def mocked() -> Mock:
+    """Return an object that has every attribute, each of which can be called."""
+    real = FakeEmbedder()
+    mock = Mock(id=real.id, dimension=real.dimension)
+    mock.embed_query.side_effect = real.embed_query
+    mock.embed_texts.side_effect = real.embed_texts
+    return mock
+
+
+@pytest.mark.parametrize("embedder", [Decorating, replaced, mocked])
+def test_attributes_that_mean_something_else_do_not_matter(embedder: Any) -> None:
+    """Names such as ``wrapped``, methods replaced on the instance and mocks change no result."""
+    with opened(embedder=embedder()) as index, opened() as usual:
+        found, expected = index.retrieve("the moon"), usual.retrieve("the moon")
+    assert [(hit.chunk.id, hit.score) for hit in found.hits] == [(hit.chunk.id, hit.score) for hit in expected.hits]
+    assert found.degraded == ()

@@ -72,7 +72,8 @@ class Plugin(ABC):
 
 def _is_default(owner: object, name: str, port: Plugin | type[Plugin]) -> bool:
     """Return whether a plug-in, or its class, has nothing but the port's own version of an optional method."""
-    return hasattr(getattr(owner, _written(name) if name in port.port_calls else name), "is_default")
+    method = getattr(owner, _written(name) if name in port.port_calls else name)
+    return getattr(method, "is_default", False) is True  # a mock has every attribute
 
 
 def _written(name: str) -> str:
@@ -118,8 +119,8 @@ def as_plugin(given: object, port: type[P], name: str | None = None) -> P:
     """Return an object as an instance of a port.
 
     An instance of a subclass is returned as it is. Any other object with the port's public methods is wrapped; so is an
-    instance of a subclass that overrides one of them. The wrapper has all attributes of the object, which is in its
-    attribute ``wrapped``.
+    instance that overrides one of them, or whose class does. The wrapper has all attributes of the object, which is in
+    its attribute ``wrapped``.
 
     Args:
         name: The argument's name, for the error. Default: the port's.
@@ -133,7 +134,9 @@ def as_plugin(given: object, port: type[P], name: str | None = None) -> P:
     """
     needed = (*port.port_attributes, *(call for call in port.port_calls if call not in port.port_optional))
     check_members(given, needed, name or port.port_role.removeprefix("the "), port.port_advice)
-    if isinstance(given, port) and all(getattr(type(given), call) is getattr(port, call) for call in port.port_calls):
+    if isinstance(given, port) and not any(
+        getattr(type(given), call) is not getattr(port, call) or call in vars(given) for call in port.port_calls
+    ):
         return given
     return cast("P", _wrapper_of(type(given), dir(given), port)(given))
 
@@ -198,7 +201,7 @@ def _wrapper_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callabl
         if name in names or name not in port.port_optional
     }
     # Its attributes, and those that the port requires: a missing one fails as on the object itself.
-    for name in {*names, *port.port_attributes} - {*port.port_calls, *vars(Plugin)}:
+    for name in {*names, *port.port_attributes} - {*port.port_calls, *vars(Plugin), "wrapped"}:
         if not name.startswith("_"):
             own[name] = property(attrgetter(f"wrapped.{name}"))
     return type(f"{port.__name__}Of{kind.__name__}", (Wrapper, port), own)

@@ -143,7 +143,7 @@ class ThreadPool:
             BaseException: The caller was cancelled, interrupted or closed.
         """
         try:
-            if not getattr(function, "calls_plugin", False):
+            if getattr(function, "calls_plugin", False) is not True:  # a mock has every attribute
                 return await self._call(function, *args, **kwargs)
             token = PLUGIN_CALLER.set(self._call)
             try:
@@ -294,7 +294,7 @@ def _is_closed_by(error: BaseException) -> bool:
 
 def name_of(function: Callable[..., object]) -> str:
     """Return where a function is defined; for an object that can be called, where its class is."""
-    if getattr(function, "calls_plugin", False):
+    if getattr(function, "calls_plugin", False) is True:
         function = getattr(function.__self__, f"_{function.__name__}")  # type: ignore[attr-defined]
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
