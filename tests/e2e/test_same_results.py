@@ -16,9 +16,8 @@ import pytest
 
 from retrieval_core import Document, load_config, open_index
 from retrieval_core.ports import Variant
-from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker
 from retrieval_core.testing.fakes_llm import FakeLLM
-from retrieval_core.testing.fakes_rerank import FakeReranker
 from support.answers import an_answering_pipeline
 from support.pipelines import word_counter
 
