@@ -38,6 +38,7 @@ from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
@@ -339,7 +340,8 @@ class TestMap:
         again = {name for test in self.failed if (name := whole_name(test)) in kept}
         for file in (file for file in listed if Path(file).name.startswith("test_") and file.startswith((*tests,))):
             old, new = (top_level(source_at(place, file)) for place in (commit, "HEAD"))
-            again |= {f"{file}::{name}" for name, code in new.items() if old.get(name) != code}
+            named = {f"{file}::{name}": old.get(name) == code for name, code in new.items()}
+            again |= {name for name, is_same in named.items() if not (is_same and name in kept)}
             kept -= {f"{file}::{name}" for name in old.keys() - new.keys()}
         kept -= again
         more = TestMap.made(sorted(again), jobs, place) if again else TestMap({}, [], [])
@@ -370,7 +372,12 @@ class TestMap:
         times, data, settings = place / "times.json", place / ".coverage", place / "coverage.ini"
         settings.write_text(COVERAGE, "utf-8")
         more = {"TEST_TIMES": str(times), "COVERAGE_FILE": str(data), "COVERAGE_RCFILE": str(settings)}
-        code, printed = run_tests(place, ["-p", "tools.mutations", "-n", str(jobs), *tests], 4 * 3600, **more)
+        code, printed = run_tests(
+            place,
+            ["-p", "tools.mutations", "-n", str(jobs), "--continue-on-collection-errors", *tests],
+            4 * 3600,
+            **more,
+        )
         if code not in {0, 1, 5}:
             sys.exit(f"the tests did not run: exit code {code}\n{printed[-3000:]}")
         subprocess.run(
@@ -388,13 +395,19 @@ class TestMap:
             }
         return TestMap(executed, list(seconds.items()), failed)
 
+    @cached_property
+    def total(self) -> Counter[int]:
+        """How many lines each test executes."""
+        return Counter(test for lines in self.executed.values() for tests in lines.values() for test in tests)
+
     def of(self, mutation: Mutation) -> list[tuple[str, float]]:
         """Return the tests that execute a mutation's lines, or its module if that is when it is imported."""
         lines = self.executed.get(mutation.file, {})
         about = Counter(test for tests in lines.values() for test in tests)
         own = [lines.get(str(line), []) for line in range(mutation.lines[0], mutation.lines[1] + 1)]
         found = {test for tests in own for test in tests} if mutation.is_in_body else set(about)
-        best = sorted(found, key=lambda test: (-about[test] / (0.1 + self.seconds[test][1]), test))
+        shares = {test: about[test] / self.total[test] / (0.1 + self.seconds[test][1]) for test in found}
+        best = sorted(found, key=lambda test: (-shares[test], test))
         return [self.seconds[test] for test in best]
 
 
