@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import Change
 
-SOON = {"retry.base_delay": 0, "retry.max_delay": 0}
+SOON = {"retry.base_delay": 0}
 
 
 class Busy:

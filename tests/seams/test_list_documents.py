@@ -129,6 +129,10 @@ def test_a_store_that_cannot_list_says_so() -> None:
         async def search(self, request: object) -> tuple[()]:
             return ()
 
+        async def fetch(self, request: object) -> None: ...
+
+        async def describe(self) -> None: ...
+
     with RetrievalPipeline(Bare()) as pipeline, pytest.raises(StoreError, match=r"Bare.*document_ids\(\)"):  # pyright: ignore[reportArgumentType]
         list(pipeline.documents())
 
