@@ -116,6 +116,24 @@ def test_few_sentences_are_read_for_an_extracted_answer() -> None:
     assert sum(len(passages) for _, passages in scorer.calls) == READ_FOR_AN_ANSWER
 
 
+@pytest.mark.parametrize("facts", [1, 2, 3, 5])
+def test_an_extracted_answer_has_up_to_three_blocks(facts: int) -> None:
+    """The best ones, each with its source; more would be a list of results."""
+    texts = (
+        "The moon is far away.",
+        "Every moon has craters.",
+        "No moon shines itself.",
+        "Ice covers a moon.",
+        "A moon turns.",
+    )
+    store = TroubledStore()
+    filled(store, [Chunk(f"c{place}", f"d{place}", text) for place, text in enumerate(texts[:facts])])
+    answer = answer_in(events_of(an_answering_pipeline(store=store), "moon"))
+    assert answer.kind == "extracted"
+    sources = [one.attributions[0].number for one in answer.sentences]
+    assert len(sources) == len(set(sources)) == min(facts, 3)
+
+
 class _Loaded(FakeEmbedder):
     is_loaded, loads = False, 0
 

@@ -302,8 +302,15 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the client the error holds the line that installs it."""
 
     async def missing(store: QdrantStore) -> None:
-        with pytest.raises(MissingExtraError, match=r"\[qdrant\]"):
-            await store.describe()
+        for call in (
+            store.describe,
+            lambda: put(store, chunk("a")),
+            lambda: store.search(SearchRequest(5, text="a", filter=Eq("a", 1))),
+            lambda: store.delete(["d"]),
+            lambda: store.fetch(FetchRequest(("a",))),
+        ):
+            with pytest.raises(MissingExtraError, match=r"\[qdrant\]"):
+                await call()
         await store.aclose()
 
     monkeypatch.setitem(sys.modules, "qdrant_client", None)

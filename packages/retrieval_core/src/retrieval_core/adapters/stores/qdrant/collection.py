@@ -48,15 +48,9 @@ _COLLECTION = re.compile(r'(?!\.{1,2}\Z)[^<>:"/\\|?*#%\x00-\x1f\x7f\ud800-\udfff
 
 
 def models() -> Any:
-    """Return the classes of Qdrant's requests.
+    """Return the classes of Qdrant's requests; whoever needs them has connected, which needs the client, too."""
+    from qdrant_client import models  # noqa: PLC0415 - an extra
 
-    Raises:
-        MissingExtraError: The client is not installed.
-    """
-    try:
-        from qdrant_client import models  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingExtraError(SERVICE, _NEEDED_FOR) from error
     return models
 
 
