@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from retrieval_core import Chunk, load_config, open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.errors import EmbeddingError, ServiceError
+from retrieval_core.adapters.stores.sqlite import SqliteStore
+from retrieval_core.errors import EmbeddingError, IndexBusyError, ServiceError
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -100,3 +104,20 @@ def test_what_does_not_pass_ends_the_run(tmp_path: Path, busy: Busy) -> None:
         busy.left = 0
         assert index.ingest(texts_of(tmp_path)).chunks == 2
         assert index.retrieve("moon", mode="dense").hits
+
+
+@pytest.mark.timeout(50)
+def test_a_file_that_another_process_writes_is_waited_for_once(tmp_path: Path) -> None:
+    """SQLite waits itself, so that no write takes several times as long before it fails; the next one is complete."""
+    embedder = FakeEmbedder()
+    store = SqliteStore(tmp_path / "i.db", embedder_id=embedder.id, dimension=embedder.dimension, busy_timeout=0.2)
+    with open_index(config=load_config(overrides={"retry.base_delay": 60.0}), embedder=embedder, store=store) as index:
+        index.add([Chunk("sun", "sun", "The sun is a star.")])
+        with closing(sqlite3.connect(tmp_path / "i.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            started = time.monotonic()
+            with pytest.raises(IndexBusyError):
+                index.add([Chunk("moon", "moon", "The moon is bright.")])
+            assert time.monotonic() - started < 10
+        index.add([Chunk("moon", "moon", "The moon is bright.")])
+        assert index.describe().chunks == 2

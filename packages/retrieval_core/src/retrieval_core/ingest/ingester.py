@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 from retrieval_core.adapters.stores.first_run import read_progress, remove_progress, write_progress
 from retrieval_core.errors import (
     ConfigurationError,
+    IndexBusyError,
     IndexNotFoundError,
     RetrievalError,
     ServiceError,
@@ -584,7 +585,7 @@ class Ingester:
     async def _call(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call an embedder or the store, and again if that can help: a run of hours must not end with one busy moment.
 
-        Writing the same change twice changes nothing.
+        Writing the same change twice changes nothing. A store that says that another process writes has waited already.
         """
 
         async def attempt() -> T:
@@ -592,6 +593,8 @@ class Ingester:
 
         try:
             return await attempt()
+        except IndexBusyError:
+            raise
         except Exception as error:  # noqa: BLE001 - raised again if another attempt can't help
             if self._retries.max_retries and can_help(error, self._retries.retryable_exceptions):
                 logger.warning("A call failed and is retried: %s", error)
