@@ -9,9 +9,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from retrieval_core import Chunk, load_config, open_index
+from retrieval_core import Chunk, RetrievalPipeline, load_config, open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
-from retrieval_core.ports import RerankScores
+from retrieval_core.ports import RerankScores, ResultCache
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -222,3 +222,77 @@ def test_attributes_that_mean_something_else_do_not_matter(embedder: Any) -> Non
         found, expected = index.retrieve("the moon"), usual.retrieve("the moon")
     assert [(hit.chunk.id, hit.score) for hit in found.hits] == [(hit.chunk.id, hit.score) for hit in expected.hits]
     assert found.degraded == ()
+
+
+class OwnMeaning:
+    """A store without the base class, whose attributes have other meanings."""
+
+    waits = wrapped = 3
+
+    def __init__(self) -> None:
+        embedder = FakeEmbedder()
+        self._store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+
+    def capabilities(self) -> str:
+        return "documents of all kinds"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_capabilities_that_mean_something_else_do_not_matter() -> None:
+    """Then the methods of the store say what it can do, so that its results are cached."""
+    embedder = FakeEmbedder()
+    store: Any = OwnMeaning()
+    with open_index(config=load_config(), embedder=embedder, store=store) as index:
+        index.add([Chunk("c", "d", TEXTS[0])])
+        assert [index.retrieve("the moon").from_cache for _ in range(2)] == [False, True]
+
+
+class DictionaryCache:
+    """A cache of ordinary functions, in the memory of the process."""
+
+    id = "dictionary"
+    in_process = True
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def get(self, key: str) -> Any:
+        return self.kept.get(key)
+
+    def set(self, key: str, result: Any) -> None:
+        self.kept[key] = result
+
+    def clear(self) -> None:
+        self.kept.clear()
+
+
+class DerivedCache(ResultCache):
+    """The same with the base class."""
+
+    id = "derived"
+    in_process = True
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def _get(self, key: str) -> Any:
+        return self.kept.get(key)
+
+    def _set(self, key: str, result: Any) -> Any:
+        self.kept[key] = result
+
+    def _clear(self) -> Any:
+        self.kept.clear()
+
+
+@pytest.mark.parametrize("cache", [DictionaryCache, DerivedCache])
+def test_a_cache_of_ordinary_functions_in_the_process_is_used(cache: Any) -> None:
+    """Its methods may be ordinary functions, as those of all plug-ins."""
+    embedder = FakeEmbedder()
+    store = MemoryStore(embedder_id=embedder.id, dimension=embedder.dimension)
+    with open_index(config=load_config(), embedder=embedder, store=store) as index:
+        index.add([Chunk("c", "d", TEXTS[0])])
+        with RetrievalPipeline(store, embedder, cache=cache()) as pipeline:
+            assert [pipeline.retrieve("the moon").from_cache for _ in range(2)] == [False, True]

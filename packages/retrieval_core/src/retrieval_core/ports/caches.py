@@ -16,8 +16,8 @@ class ResultCache(Plugin):
 
     Attributes:
         in_process: Whether it keeps results in the memory of this process, and so can neither hang nor fail. Its
-            methods, which are coroutine methods, are then called without a timeout and retries, which would take longer
-            than the cache itself.
+            methods are then called without a thread, a timeout and retries, which would take longer than the cache
+            itself.
     """
 
     in_process: Any = False  # bool
@@ -31,7 +31,8 @@ class ResultCache(Plugin):
         Raises:
             ServiceError: The cache cannot be reached, or gave something that is no result.
         """
-        kept: object = await (self._get(key) if self.in_process else call_plugin(self._get, key))
+        getting: Any = self._get(key) if self.in_process else call_plugin(self._get, key)
+        kept: object = await getting if hasattr(getting, "__await__") else getting
         if kept is None or isinstance(kept, RetrievalResult):  # pyright: ignore[reportUnnecessaryIsInstance]
             return kept
         raise self._refuse(f"{kept!r:.80} is no RetrievalResult")
@@ -43,7 +44,9 @@ class ResultCache(Plugin):
         Raises:
             ServiceError: The cache cannot be reached.
         """
-        await (self._set(key, result) if self.in_process else call_plugin(self._set, key, result))
+        setting: Any = self._set(key, result) if self.in_process else call_plugin(self._set, key, result)
+        if hasattr(setting, "__await__"):
+            await setting
 
     @calls_plugin
     async def clear(self) -> None:

@@ -588,6 +588,8 @@ def as_store(given: object) -> Store:
         for name in has
         if not name.startswith("_") and name not in {"wrapped", *not_its_own}
     }
+    if not isinstance(getattr(given, "capabilities", None), (set, frozenset, list, tuple)):
+        own.pop("capabilities", None)  # it means something else; then the methods that it has count
     names: dict[str, Any] = {**own, "__module__": kind.__module__, "__doc__": kind.__doc__}
     for name in {*_REQUIRED} - {*_CHECKED}:
         names.setdefault(name, _missing(name))
