@@ -19,7 +19,7 @@ from retrieval_core.errors import (
     MissingExtraError,
     StoreError,
 )
-from retrieval_core.ports import FetchRequest, SourceState
+from retrieval_core.ports import Change, FetchRequest, SearchRequest, SourceState
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import by_text, by_vector, chunk, document, put, unit
@@ -61,6 +61,20 @@ def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> No
 
     run(tmp_path / "index", fill)
     run(tmp_path / "index", look)
+
+
+def test_vectors_of_an_index_without_vectors(tmp_path: Path) -> None:
+    """Whoever asks for them gets the chunks without any."""
+
+    async def test() -> None:
+        store = LanceDBStore(tmp_path / "index")
+        await store.upsert(Change((chunk("a", "word"),)))
+        (found,) = await store.search(SearchRequest(5, text="word", with_vectors=True))
+        assert (found.chunk_id, found.vector) == ("a", None)
+        assert (await store.fetch(FetchRequest(("a",), with_vectors=True))).vectors == {}
+        await store.aclose()
+
+    asyncio.run(test())
 
 
 def test_bringing_the_indexes_up_to_date_changes_no_answer(tmp_path: Path) -> None:
