@@ -238,9 +238,7 @@ class Shares:
     transform: float = 0.25
 
     @classmethod
-    def of(
-        cls, *, reranks: bool = False, filters: bool = False, rewrites: bool = False, is_several: bool = False
-    ) -> Shares:
+    def of(cls, *, reranks: bool, filters: bool, rewrites: bool, is_several: bool) -> Shares:
         """Return the shares for the stages that there are."""
         if rewrites:
             shares = cls(0.4, 0.5, 0.6, 0.7)
