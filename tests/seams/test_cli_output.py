@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from support.command_line import main
 from support.extras import needs_tokenizer
@@ -157,3 +158,21 @@ def test_an_indexing_run_is_one_line_and_its_problems_are_errors(folder: Path, t
     ended = run(tmp_path, "index", "one", *FAKE)
     assert (ended.returncode, "1 unchanged" in ended.stdout) == (1, True)
     assert re.search(r"^Error: one/bad\.md: .+\n", ended.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["stats", "--json"], "The command 'stats' was removed. Use the address /metrics"),
+        (["graph", "moon"], "retrieval search QUERY --transform graph"),
+        (["evaluate", ".", "--run", "run.txt"], "The option '--run' was removed."),
+        (["evaluate", ".", "--compare=a.toml"], "retrieval suite compare"),
+        (["suite", "run", "s.retrieval.yaml", "--url", "http://127.0.0.1:8000"], "where the index is, with --index"),
+    ],
+)
+def test_removed_commands_and_options_say_what_to_use(arguments: list[str], advice: str) -> None:
+    """The error names no other option with a similar name."""
+    outcome = CliRunner().invoke(main, arguments)
+    assert outcome.exit_code == 2
+    assert advice in outcome.stderr
+    assert "Did you mean" not in outcome.stderr

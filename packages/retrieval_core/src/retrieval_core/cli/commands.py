@@ -42,6 +42,16 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexProgress, IndexReport
 
 
+_REMOVED = {
+    "stats": "Use the address /metrics of the server, or Metrics in your program",
+    "graph": "Search with: retrieval search QUERY --transform graph",
+    "evaluate --compare": "Evaluate each setting and compare the measures, or see: retrieval suite compare --help",
+    "evaluate --run": "Make a run file from the results of rank_documents() in your program",
+    "run --url": "Run the suite where the index is, with --index",
+}
+"""What to use in place of removed commands and options."""
+
+
 class _Retrieval(click.Group):
     """The commands; however they are started, Ctrl-C and an output that is gone end them in the same way."""
 
@@ -49,9 +59,21 @@ class _Retrieval(click.Group):
         with ends_quietly():  # help and version are printed here
             return super().make_context(*args, **kwargs)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] in _REMOVED:
+            ctx.fail(f"The command {args[0]!r} was removed. {_REMOVED[args[0]]}.")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         with ends_quietly():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except click.NoSuchOption as error:
+                command = error.ctx.info_name if error.ctx is not None else ""
+                if (advice := _REMOVED.get(f"{command} {error.option_name}")) is None:
+                    raise
+                msg = f"The option {error.option_name!r} was removed. {advice}."
+                raise click.UsageError(msg, error.ctx) from None
 
 
 @click.group(cls=_Retrieval, context_settings={"help_option_names": ["-h", "--help"]})
