@@ -582,7 +582,8 @@ def as_store(given: object) -> Store:
     kind = type(given)
     has = {*dir(given)}
     has |= {name for name in {*dir(Store)} - has if hasattr(given, name)}  # what it passes on from another object
-    not_its_own = {"held", "hold"} - {*dir(kind)}  # but of what it wraps itself, which finds something else
+    # A store that passes on the methods of another one may find something else than that one's held index.
+    not_its_own = {"held", "hold"} - {*dir(kind)}
     own = {
         f"_{name}" if name in _CHECKED else name: property(attrgetter(f"wrapped.{name}"))
         for name in has

@@ -273,7 +273,7 @@ class SuiteResult:
         return sum(values) / len(values) if values else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON; :func:`~retrieval_core.evaluate.suite.results.report_from_json` reads it back."""
+        """Return the report as JSON; :func:`read_report` reads it back."""
         counts = {
             "total_tests": self.total_tests,
             "passed": self.count(CaseStatus.PASSED),

@@ -114,7 +114,7 @@ async def rerank(
         chain: Asked in this order until one succeeds.
         query: The question that counts: as the user asked it, whatever was searched for.
         hits: In the first stage's order.
-        settings: How many hits are scored, the weight, and how many calls run at a time.
+        settings: How many hits are scored, and the weight.
         cache: Where scores are kept for the next time.
     """
     head, rest = hits[: settings.candidates], hits[settings.candidates :]

@@ -106,7 +106,7 @@ class CatalogTests(StoreTestBase):
 
 
 class ListTests(StoreTestBase):
-    """The promises of :meth:`retrieval_core.ports.Store.document_ids`; skipped for a store that is none."""
+    """The promises of :meth:`retrieval_core.ports.Store.document_ids`; skipped for a store without it."""
 
     @on_new_store(needs="document_ids")
     async def test_each_document_is_listed_once(self, store: Store) -> None:
@@ -143,7 +143,7 @@ EXAMPLES = 100
 
 
 class CountTests(StoreTestBase):
-    """The promises of :meth:`retrieval_core.ports.Store.count_chunks`; skipped for a store that is none."""
+    """The promises of :meth:`retrieval_core.ports.Store.count_chunks`; skipped for a store without it."""
 
     @on_new_store(needs="count_chunks")
     async def test_counts_change_with_each_write(self, store: Store) -> None:
@@ -230,7 +230,7 @@ async def _check_counts(store: Any, metadata: list[dict[str, Any]], filters: lis
 
 
 class FieldTests(StoreTestBase):
-    """The promises of :meth:`retrieval_core.ports.Store.fields`; skipped for a store that is none."""
+    """The promises of :meth:`retrieval_core.ports.Store.fields`; skipped for a store without it."""
 
     @on_new_store(needs="fields")
     async def test_fields_have_their_types_and_counts(self, store: Store) -> None:
