@@ -14,7 +14,7 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
     as_embedding_error,
 )
-from retrieval_core.pipeline.stages.embed import Questions
+from retrieval_core.pipeline.stages.embed import QueryEmbedder
 from retrieval_core.pipeline.stages.search import Sources, search
 from retrieval_core.pipeline.stages.state import Plan
 from retrieval_core.ports import Candidate, Embedder, as_plugin
@@ -88,7 +88,7 @@ def plan(mode: SearchMode = "hybrid", score_threshold: float | None = None) -> P
 
 def find(pool: ThreadPool, store: Sides, embedder: object, settings: Plan) -> tuple[SearchResults, Run]:
     run = Run(pool)
-    questions = None if embedder is None else Questions(as_plugin(embedder, Embedder))
+    questions = None if embedder is None else QueryEmbedder(as_plugin(embedder, Embedder))
     return asyncio.run(search(run, Sources(cast("Store", store), questions), QUERY, settings)), run
 
 

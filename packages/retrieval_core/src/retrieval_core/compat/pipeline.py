@@ -51,7 +51,7 @@ from retrieval_core.errors import ServiceConnectionError as ConnectionError  # n
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.lifecycle import Calls, Closing, close_with
 from retrieval_core.pipeline.options import make_plan
-from retrieval_core.pipeline.stages.embed import Questions
+from retrieval_core.pipeline.stages.embed import QueryEmbedder
 from retrieval_core.pipeline.stages.format import format_context
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.pipeline.stages.judge import find_unknown_fields
@@ -312,7 +312,7 @@ class QueryProcessor:
             EmbeddingError: It could not be embedded; ``query`` has it.
         """
         asked = normalize(query, self._calls.config.query)
-        embedding = Questions(self._embedder).embed(self._calls.begin(), asked)
+        embedding = QueryEmbedder(self._embedder).embed(self._calls.begin(), asked)
         vector = value_of(self._calls.sync.run(embedding))
         return ProcessedQuery(asked.original, asked.text, vector.tolist(), asked.truncated)
 
@@ -330,7 +330,7 @@ class VectorSearcher:
     def initialize(self) -> None:
         """Make the retriever; the first search does so itself."""
         # Questions come with their vectors, so that their embedder is never asked.
-        self.retriever = Sources(self.vector_store, Questions(cast("Embedder", self)))
+        self.retriever = Sources(self.vector_store, QueryEmbedder(cast("Embedder", self)))
 
     def search(self, query_embedding: Sequence[float], filters: Filters = None) -> SearchResult:
         """Search for a vector. Without hits the result is empty.

@@ -40,7 +40,7 @@ from retrieval_core.evaluate.suite.results import CaseStatus, advanced, performa
 from retrieval_core.evaluate.suite.running import Texts, judged
 from retrieval_core.evaluate.suite.targets import documents_lacking
 from retrieval_core.pipeline.lifecycle import Calls
-from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
+from retrieval_core.pipeline.stages.embed import QueryEmbedder
 from retrieval_core.pipeline.stages.judge import find_unknown_fields
 from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.ports import FetchRequest, SearchRequest

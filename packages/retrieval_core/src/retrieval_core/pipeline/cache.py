@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import CacheConfig, RetrievalConfig
     from retrieval_core.pipeline.stage_list import Stages
-    from retrieval_core.pipeline.stages.embed import Questions
+    from retrieval_core.pipeline.stages.embed import QueryEmbedder
     from retrieval_core.pipeline.stages.state import Plan
     from retrieval_core.ports import HeldIndex, Store
     from retrieval_core.run.runner import Run
@@ -95,7 +95,7 @@ class KeptResults:
         stores: Mapping[str, Store],
         stages: Stages,
         *,
-        questions: Questions | None,
+        questions: QueryEmbedder | None,
         config: RetrievalConfig,
         now: Callable[[], float],
     ) -> None:
@@ -228,7 +228,7 @@ class SimilarQuestions:
     """
 
     def __init__(
-        self, results: ResultCache, questions: Questions, settings: CacheConfig, now: Callable[[], float]
+        self, results: ResultCache, questions: QueryEmbedder, settings: CacheConfig, now: Callable[[], float]
     ) -> None:
         self._results = results
         # The search, which comes next, makes the further attempts, and has a failed embedder opened anew.

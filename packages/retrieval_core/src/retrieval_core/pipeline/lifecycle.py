@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import DeadlineExceededError, InvalidParameterError, checked_count
-from retrieval_core.pipeline.stages.embed import EmbeddingCache, Questions, Recovery
+from retrieval_core.pipeline.stages.embed import EmbeddingCache, QueryEmbedder, Recovery
 from retrieval_core.pipeline.stages.rerank import RerankCache
 from retrieval_core.ports import Reranker, as_plugin
 from retrieval_core.run.clock import SystemClock
@@ -207,11 +207,11 @@ def guard_of(config: RetrievalConfig, observer: Observer | None = None) -> Guard
     )
 
 
-def questions_with(embedder: Embedder, settings: RetrievalConfig, now: Callable[[], float]) -> Questions:
+def questions_with(embedder: Embedder, settings: RetrievalConfig, now: Callable[[], float]) -> QueryEmbedder:
     """Return what embeds questions, remembers as many as is configured, and reopens the embedder after a failure."""
     kept = settings.cache.embeddings if settings.cache.is_on else 0
     remembered = EmbeddingCache(kept, now) if kept else None
-    return Questions(embedder, remembered, Recovery(now, BREAKER_PAUSE))
+    return QueryEmbedder(embedder, remembered, Recovery(now, BREAKER_PAUSE))
 
 
 def kept_reranks(settings: CacheConfig, now: Callable[[], float]) -> RerankCache | None:

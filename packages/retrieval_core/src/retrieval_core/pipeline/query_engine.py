@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.options import Filters
     from retrieval_core.pipeline.results import QueryOutcome
     from retrieval_core.pipeline.several import Retrieval
-    from retrieval_core.pipeline.stages.embed import Questions
+    from retrieval_core.pipeline.stages.embed import QueryEmbedder
     from retrieval_core.pipeline.stages.state import Plan
     from retrieval_core.ports import Evaluator, Message, ResultCache, Store, TokenCounter
     from retrieval_core.run.runner import Run
@@ -66,7 +66,7 @@ class QueryEngine(Display, Lifecycle):
     _filters: bool
     """Whether there is a relevance filter."""
     _evaluator: Evaluator | None
-    _questions: Questions | None
+    _questions: QueryEmbedder | None
     """What embeds many questions at once."""
     _stores: Mapping[str, Store]
     """Where passages are read, by the name of the index; of one index, the name is empty."""

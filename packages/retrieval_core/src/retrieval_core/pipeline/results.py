@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.stages.embed import Questions
+    from retrieval_core.pipeline.stages.embed import QueryEmbedder
     from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.run.runner import Run
     from retrieval_core.types import JSON, Chunk, Query, StageRecord, Vector
@@ -226,7 +226,7 @@ class QueryOutcome:
 
 async def answer_many(
     make_run: Callable[[], Run],
-    questions: Questions | None,
+    questions: QueryEmbedder | None,
     answer: Callable[[Query], Awaitable[RetrievalResult]],
     queries: Sequence[str],
     *,
@@ -280,7 +280,7 @@ def _normalized(query: str, config: RetrievalConfig) -> Query | RetrievalError:
         return error
 
 
-async def _embedded(make_run: Callable[[], Run], questions: Questions, texts: Sequence[str]) -> dict[str, Vector]:
+async def _embedded(make_run: Callable[[], Run], questions: QueryEmbedder, texts: Sequence[str]) -> dict[str, Vector]:
     """Return the vectors of questions, as far as they could be embedded together; the others embed their own.
 
     One batch after the other, each with its own deadline, until one fails.

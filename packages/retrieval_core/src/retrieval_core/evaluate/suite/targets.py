@@ -14,7 +14,7 @@ from retrieval_core.errors import EmbeddingError, InvalidParameterError, SearchE
 from retrieval_core.evaluate.suite.results import Subject
 from retrieval_core.index.settings import place_of
 from retrieval_core.pipeline.lifecycle import Calls
-from retrieval_core.pipeline.stages.embed import Questions as QueryEmbedder
+from retrieval_core.pipeline.stages.embed import QueryEmbedder
 from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.ports import ChunkRange, Fetched, FetchRequest, SearchRequest
 from retrieval_core.run.outcomes import value_of

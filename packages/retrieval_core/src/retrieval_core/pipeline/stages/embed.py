@@ -72,12 +72,12 @@ class SharedVectors:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """What embeds questions.
+class QueryEmbedder:
+    """Embeds queries.
 
     Attributes:
-        embedder: Does it.
-        remembered: Questions that were embedded before.
+        embedder: Makes the vectors.
+        remembered: Queries that were embedded before.
         recovery: When a failed embedder is opened anew; ``None`` for never.
         shared: Vectors that other indexes use too, in a query to several.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.pipeline.stages.embed import Questions
+    from retrieval_core.pipeline.stages.embed import QueryEmbedder
     from retrieval_core.pipeline.stages.fuse import FusionMethod
     from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import Candidate, HeldIndex, Linked, Store, Variant
@@ -44,7 +44,7 @@ class Sources:
     """
 
     store: Store
-    questions: Questions | None = None
+    questions: QueryEmbedder | None = None
     retrievers: Mapping[str, Retriever] = field(default_factory=dict[str, "Retriever"])
     held: HeldIndex | None = None
 
@@ -104,7 +104,9 @@ async def _search_words(run: Run, sources: Sources, query: Query, plan: Plan) ->
     return await _ask(run, sources, "lexical", request)
 
 
-async def _search_meaning(run: Run, sources: Sources, questions: Questions, query: Query, plan: Plan) -> SearchResults:
+async def _search_meaning(
+    run: Run, sources: Sources, questions: QueryEmbedder, query: Query, plan: Plan
+) -> SearchResults:
     """Search by the question's vector."""
     embedded = await questions.embed(run if plan.mode == "hybrid" else _for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
@@ -115,7 +117,7 @@ async def _search_meaning(run: Run, sources: Sources, questions: Questions, quer
 
 
 async def _search_side_by_side(
-    run: Run, sources: Sources, questions: Questions, query: Query, plan: Plan
+    run: Run, sources: Sources, questions: QueryEmbedder, query: Query, plan: Plan
 ) -> SearchResults:
     meaning, words = _search_meaning(run, sources, questions, query, plan), _search_words(run, sources, query, plan)
     if sources.held is not None:  # keyword search waits for nothing
@@ -139,7 +141,7 @@ async def _unembedded(run: Run, sources: Sources, found: SearchResults) -> froze
     return frozenset(ids) - (outcome.value.vectors.keys() if isinstance(outcome, Ok) else set[str]())
 
 
-async def _search_both(run: Run, sources: Sources, questions: Questions, query: Query, plan: Plan) -> SearchResults:
+async def _search_both(run: Run, sources: Sources, questions: QueryEmbedder, query: Query, plan: Plan) -> SearchResults:
     embedded = await questions.embed(_for_embedding(run, plan), query)
     if isinstance(embedded, Failed):
         return _found(query, None, await _search_words(run, sources, query, plan), embedded)
