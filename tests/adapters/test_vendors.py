@@ -279,7 +279,7 @@ def test_a_server_that_stays_silent_is_a_timeout(
     vendor: Vendor, server: WireServer, adapter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no deadline ends a call, the client's own great patience does."""
-    monkeypatch.setattr(f"retrieval_core.adapters.vendors.{vendor.package}._SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr(f"retrieval_core.adapters.vendors.{vendor.name}._SILENCE_SECONDS", 0.01)
     server.fail_always(Hang())
     with pytest.raises(ServiceTimeoutError):
         run(vendor, adapter)

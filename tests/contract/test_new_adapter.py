@@ -170,6 +170,7 @@ from retrieval_core.pipeline.stages.state import Stage
 class ById(Stage):
     name = "by_id"
     deadline_share = 0
+    on_merged = True
 
     def fingerprint(self):
         return self.name
@@ -177,6 +178,7 @@ class ById(Stage):
     async def __call__(self, run, state):
         if not state.plan.options.get("by_id"):
             return state
+        run.note(self.name, run.elapsed_ms, len(state.hits), len(state.hits))
         return state.but(hits=tuple(sorted(state.hits, key=lambda hit: hit.chunk.id)))
 """
 USE_OF_A_STAGE = """
@@ -196,7 +198,9 @@ with (
 ):
     for index in (one, several):
         plain = [hit.chunk.id for hit in index.retrieve("The moon is far away").hits]
-        ordered = [hit.chunk.id for hit in index.retrieve("The moon is far away", by_id=True).hits]
+        result = index.retrieve("The moon is far away", by_id=True)
+        assert [record.stage for record in result.trace].count("by_id") == 1
+        ordered = [hit.chunk.id for hit in result.hits]
         assert ordered == sorted(plain) != plain, (plain, ordered)
 """
 

@@ -44,10 +44,10 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"cache.kind": "redis", "cache.redis.url": "redis://localhost:1/0"},
     {"graph.file": "facts.jsonl"},
     {"embedder.kind": f"{FAKES}:FakeEmbedder", "store.kind": "retrieval_core.adapters.stores.memory:MemoryStore",
-     "llm.kind": f"{FAKES}_llm:FakeLLM", "llm.custom.answer": "yes", "reranker.kind": f"{FAKES}_rerank:FakeReranker",
-     "relevance_filter.kind": f"{FAKES}_rerank:FakeRelevanceFilter", "rewriter.kind": f"{FAKES}_rerank:FakeRewriter",
-     "rewriter.custom.answer": [], "pruner.kind": f"{FAKES}_prune:FakePruner",
-     "answer.verifier": f"{FAKES}_verify:FakeVerifier", "transform.use": [f"{FAKES}_transform:FakeTransformer"],
+     "llm.kind": f"{FAKES}_llm:FakeLLM", "llm.custom.answer": "yes", "reranker.kind": f"{FAKES}:FakeReranker",
+     "relevance_filter.kind": f"{FAKES}:FakeRelevanceFilter", "rewriter.kind": f"{FAKES}:FakeRewriter",
+     "rewriter.custom.answer": [], "pruner.kind": f"{FAKES}:FakePruner",
+     "answer.verifier": f"{FAKES}:FakeVerifier", "transform.use": [f"{FAKES}:FakeTransformer"],
      "cache.kind": "retrieval_core.adapters.caches.memory:MemoryCache",
      "cache.custom": {"max_size": 1, "ttl_seconds": 1},
      "evaluation.kind": "retrieval_core.adapters.evaluators.local:LocalEvaluator",
@@ -58,9 +58,9 @@ QUERIES: tuple[dict[str, Any], ...] = (
     {},
     {"search.search_type": "mmr", "search.score_threshold": 0.0, "cache.semantic.enabled": True,
      "query.max_length": 8, "context.max_tokens": 3},
-    {"reranker.kind": f"{FAKES}_rerank:FakeReranker", "relevance_filter.kind": f"{FAKES}_rerank:FakeRelevanceFilter",
-     "rewriter.kind": f"{FAKES}_rerank:FakeRewriter", "rewriter.custom.answer": [],
-     "pruner.kind": f"{FAKES}_prune:FakePruner"},
+    {"reranker.kind": f"{FAKES}:FakeReranker", "relevance_filter.kind": f"{FAKES}:FakeRelevanceFilter",
+     "rewriter.kind": f"{FAKES}:FakeRewriter", "rewriter.custom.answer": [],
+     "pruner.kind": f"{FAKES}:FakePruner"},
 )  # fmt: skip
 """What questions are asked with."""
 

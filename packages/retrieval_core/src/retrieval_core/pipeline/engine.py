@@ -139,6 +139,8 @@ class Engine:
     ) -> SearchState:
         """Return the state after some stages, each bound to the part of the deadline by which it must be done."""
         for stage in stages:
+            if stage.on_merged and state.shared_vectors is not None:  # one of several indexes
+                continue
             deadline = 1.0 if share_rest else self._deadlines[stage]
             before, state = state, await stage(run if deadline >= 1 else run.until(deadline), state)
             if state.failures is not before.failures or state.degraded is not before.degraded:

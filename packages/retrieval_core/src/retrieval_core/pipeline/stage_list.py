@@ -184,6 +184,7 @@ class OwnStage(Stage):
     def __init__(self, stage: Stage) -> None:
         self.name = stage.name  # pyright: ignore[reportAttributeAccessIssue]
         self.deadline_share = stage.deadline_share
+        self.on_merged = stage.on_merged
         self.after = stage.after
         self.fingerprint = stage.fingerprint
         self.is_fault = stage.is_fault

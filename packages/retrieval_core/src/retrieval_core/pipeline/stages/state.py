@@ -297,11 +297,14 @@ class Stage(ABC):
     Attributes:
         name: Names the stage in traces and in ``degraded``.
         deadline_share: The part of the deadline that the stage has, in [0, 1]; 0 for all that is left.
+        on_merged: Whether the stage runs once, on the merged hits of several indexes. Otherwise it also runs in each of
+            them.
         after: Your own stages only: the name of the stage after which this one runs.
     """
 
     name: ClassVar[str]
     deadline_share: float = 0.1
+    on_merged: bool = False
     after: str = "top_k"
 
     @abstractmethod
