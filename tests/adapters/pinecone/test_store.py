@@ -20,7 +20,15 @@ from retrieval_core.errors import (
     StoreError,
 )
 from retrieval_core.pipeline import RetrievalPipeline
-from retrieval_core.ports import ChunkRange, CollectionState, FetchRequest, SearchRequest, SourceState, StoreInfo
+from retrieval_core.ports import (
+    ChunkRange,
+    CollectionState,
+    FetchRequest,
+    RecordDamage,
+    SearchRequest,
+    SourceState,
+    StoreInfo,
+)
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.testing.store_kit import DIMENSION
 from retrieval_core.testing.store_kit.base import by_vector, chunk, document, put, unit, units
@@ -343,6 +351,20 @@ def test_records_without_checksums_are_counted() -> None:
             metadata["_rc"] = json.dumps({key: value for key, value in kept.items() if key != "seal"})
         damage = await store.find_damage(None)
         assert (damage.unsealed, damage.chunks) == (2, {})
+
+    with WireServer(service) as server:
+        run(server, test)
+
+
+def test_a_record_that_cannot_be_read_is_damage() -> None:
+    """It is named with its document, and the others are compared nevertheless."""
+    service = PineconeService(DIMENSION)
+
+    async def test(store: PineconeStore) -> None:
+        await put(store, *(chunk(name, document=f"of {name}") for name in "ab"))
+        service.records()["a"].metadata["_rc"] = "{"
+        (damage,) = (await store.find_damage(None)).chunks.items()
+        assert damage == ("a", RecordDamage("of a", ("record",)))
 
     with WireServer(service) as server:
         run(server, test)
