@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retrieval_core import Answer, Document, RetrievalConfig, load_config, open_index
+from retrieval_core.ports import LLM, as_plugin
 from support.extras import needs_tokenizer
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def index_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer_of(index_file: Path, text: str, **options: Any) -> Answer:
-    with open_index(config=config_of(index_file), llm=Writer(text)) as index:
+    with open_index(config=config_of(index_file), llm=as_plugin(Writer(text), LLM)) as index:
         return index.answer(QUESTION, **options)
 
 
@@ -117,7 +118,7 @@ def test_the_quoted_words_stand_where_the_verdict_says(index_file: Path) -> None
 
 def test_a_stream_tells_it_after_the_text(index_file: Path) -> None:
     """One verification comes for the one sentence, before the end."""
-    with open_index(config=config_of(index_file), llm=Writer(f"{NEGATED} {RIGHT}")) as index:
+    with open_index(config=config_of(index_file), llm=as_plugin(Writer(f"{NEGATED} {RIGHT}"), LLM)) as index:
         events = list(index.answer_stream(QUESTION))
     kinds = [event.type for event in events]
     assert kinds[-2:] == ["verification", "done"]
@@ -159,7 +160,8 @@ def test_the_mcp_tool_names_it(index_file: Path) -> None:
 
     async def talk() -> Any:
         library = Library(
-            settings, open_index=lambda config: open_index(config=config, llm=Writer(f"{NEGATED} {RIGHT}"))
+            settings,
+            open_index=lambda config: open_index(config=config, llm=as_plugin(Writer(f"{NEGATED} {RIGHT}"), LLM)),
         )
         async with Client(create_server(settings, library)) as client:
             return await client.call_tool("answer", {"query": QUESTION})

@@ -24,7 +24,7 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import ServiceConnectionError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.answer.answer_writer import AnswerWriter
-from retrieval_core.ports import Candidate, Change, Completion, Kept
+from retrieval_core.ports import LLM, Candidate, Change, Completion, Kept, as_plugin
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker, FakeVerifier
 from retrieval_core.types import Chunk, EvaluationScores
@@ -367,16 +367,16 @@ def an_embedder(world: World, index: str = "") -> Embedder:
 
 
 def rerankers(world: World) -> tuple[Any, ...]:
-    first = world.plug(LLMReranker(Model(world, "rerank")), "score", "rerank")
+    first = world.plug(LLMReranker(as_plugin(Model(world, "rerank"), LLM)), "score", "rerank")
     return first, world.plug(SecondReranker(world), "score", "second reranker")
 
 
 def a_relevance_filter(world: World) -> LLMRelevanceFilter:
-    return world.plug(LLMRelevanceFilter(Model(world, "relevance")), "judge", "relevance")
+    return world.plug(LLMRelevanceFilter(as_plugin(Model(world, "relevance"), LLM)), "judge", "relevance")
 
 
 def a_rewriter(world: World) -> LLMRewriter:
-    return world.plug(LLMRewriter(Model(world, "rewrite")), "rewrite", "rewrite")
+    return world.plug(LLMRewriter(as_plugin(Model(world, "rewrite"), LLM)), "rewrite", "rewrite")
 
 
 async def the_pipeline(world: World, *, rewriter: bool, **more: Any) -> RetrievalPipeline:
@@ -386,11 +386,13 @@ async def the_pipeline(world: World, *, rewriter: bool, **more: Any) -> Retrieva
         an_embedder(world),
         retrievers={"notes": world.plug(Notes(world), "search", "notes")},
         transformers={
-            "keywords": world.plug(KeywordExpander(Model(world, "keywords")), "transform", "keywords"),
-            "decompose": world.plug(QueryDecomposer(Model(world, "decompose")), "transform", "decompose"),
-            "hyde": world.plug(HyDEGenerator(Model(world, "hyde")), "transform", "hyde"),
+            "keywords": world.plug(KeywordExpander(as_plugin(Model(world, "keywords"), LLM)), "transform", "keywords"),
+            "decompose": world.plug(
+                QueryDecomposer(as_plugin(Model(world, "decompose"), LLM)), "transform", "decompose"
+            ),
+            "hyde": world.plug(HyDEGenerator(as_plugin(Model(world, "hyde"), LLM)), "transform", "hyde"),
         },
-        condenser=world.plug(LLMCondenser(Model(world, "condense")), "transform", "condense"),
+        condenser=world.plug(LLMCondenser(as_plugin(Model(world, "condense"), LLM)), "transform", "condense"),
         reranker=rerankers(world),
         relevance_filter=a_relevance_filter(world),
         pruner=world.plug(Pruner(world), "keep", "prune"),
@@ -406,7 +408,9 @@ async def answering_pipeline(world: World, *, observer: bool = False, evaluator:
     return RetrievalPipeline(
         await a_store(world),
         an_embedder(world),
-        answer_writer=AnswerWriter(Writer(world), verifier=world.plug(Judge(world), "verify", "verifier")),
+        answer_writer=AnswerWriter(
+            as_plugin(Writer(world), LLM), verifier=world.plug(Judge(world), "verify", "verifier")
+        ),
         evaluator=world.plug(Critic(world), "evaluate", "evaluator") if evaluator else None,
         token_counter=Counts(world),
         observer=Watcher(world) if observer else None,

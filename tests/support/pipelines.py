@@ -15,9 +15,9 @@ from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from retrieval_core.ports import Candidate, Embedder, FetchRequest, SearchRequest, StoreInfo, TokenCounter
+    from retrieval_core.ports import Candidate, Embedder, FetchRequest, SearchRequest, StoreInfo
     from retrieval_core.run.clock import Clock
 
 TEXTS = (
@@ -109,6 +109,6 @@ def a_pipeline(
     return RetrievalPipeline(store, embedder or FakeEmbedder(), config=config, clock=clock or FakeClock())
 
 
-def word_counter() -> TokenCounter:
+def word_counter() -> Callable[[str], int]:
     """Return what counts words as tokens."""
     return lambda text: len(text.split())

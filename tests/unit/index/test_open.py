@@ -46,7 +46,7 @@ def test_the_kinds_that_come_with_the_library(tmp_path: Path) -> None:
 
 def test_factories_of_ones_own() -> None:
     """``package.module:factory`` is called with the options, a store's with the embedder's identity too."""
-    embedder = build_embedder(EmbedderConfig(kind=FAKE, custom={"dimension": 8}))
+    embedder = build_embedder(EmbedderConfig.model_validate({"kind": FAKE, "custom": {"dimension": 8}}))
     assert isinstance(embedder, FakeEmbedder)
     assert embedder.dimension == 8
     store = build_store(StoreConfig(kind="retrieval_core.adapters.stores.memory:MemoryStore"), Path("unused"), embedder)
@@ -56,7 +56,7 @@ def test_factories_of_ones_own() -> None:
 def test_a_factory_that_makes_something_else() -> None:
     """What is no store and no embedder is told at once, with what it lacks."""
     with pytest.raises(ConfigurationError, match=r"builtins:dict.*has no describe"):
-        build_store(StoreConfig(kind="builtins:dict", custom={"a": 1}), Path("unused"), None)
+        build_store(StoreConfig.model_validate({"kind": "builtins:dict", "custom": {"a": 1}}), Path("unused"), None)
     with pytest.raises(ConfigurationError, match=r"os:getcwd.*has no id"):
         build_embedder(EmbedderConfig(kind="os:getcwd"))
 
@@ -73,7 +73,7 @@ def test_names_that_stand_for_nothing(kind: str) -> None:
 def test_options_that_a_factory_does_not_take() -> None:
     """A wrong option is found before the factory is called, and named."""
     with pytest.raises(ConfigurationError, match="dimensions"):
-        build_embedder(EmbedderConfig(kind=FAKE, custom={"dimensions": 8}))
+        build_embedder(EmbedderConfig.model_validate({"kind": FAKE, "custom": {"dimensions": 8}}))
 
 
 def test_instances_win_over_the_configuration() -> None:
@@ -162,5 +162,7 @@ def test_a_transformer_that_is_handed_in_is_no_kind(monkeypatch: pytest.MonkeyPa
 def test_a_wrong_product_of_a_factory_is_not_shown() -> None:
     """It may show the options that it was made with, keys among them."""
     with pytest.raises(ConfigurationError, match="made an object of the type dict") as caught:
-        build_store(StoreConfig(kind="builtins:dict", custom={"api_key": "canary"}), Path("unused"), None)
+        build_store(
+            StoreConfig.model_validate({"kind": "builtins:dict", "custom": {"api_key": "canary"}}), Path("unused"), None
+        )
     assert "canary" not in str(caught.value)

@@ -13,6 +13,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 from llama_index.postprocessor.retrieval_core import ContextPackPostprocessor
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
 from retrieval_core import ContextConfig, load_config, open_index
+from retrieval_core.ports import TokenCounter, as_plugin
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.llamaindex_models import both
 
@@ -70,7 +71,9 @@ def test_what_models_see_is_the_cores_pack(index: Index, settings_of_pack: Conte
     result = index.retrieve(QUESTION, top_k=3)
     run = Run(ThreadPool("test", 1, patience=1))
     bound = settings_of_pack.model_copy(update={"max_tokens": budget})
-    pack = index.sync.run(make_context(run, result, bound, words, primaries=3, stores={"": index.store}))
+    pack = index.sync.run(
+        make_context(run, result, bound, as_plugin(words, TokenCounter), primaries=3, stores={"": index.store})
+    )
     postprocessor = ContextPackPostprocessor(
         index.store, settings=settings_of_pack, max_tokens=budget, token_counter=words
     )

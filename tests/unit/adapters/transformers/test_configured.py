@@ -61,7 +61,7 @@ def test_given_ones() -> None:
 
 def test_a_factory() -> None:
     """It is called with its options, and its product goes by its name."""
-    made = build_transformers(TransformConfig(use=(OWN,), custom={"name": "mine"}), None)
+    made = build_transformers(TransformConfig.model_validate({"use": (OWN,), "custom": {"name": "mine"}}), None)
     assert made[OWN].id == "mine"
 
 
