@@ -183,13 +183,18 @@ def of_answers() -> Any:
 CASES: dict[str, Callable[[], Any]] = {**{name: partial(of_settings, name) for name in SETTINGS}, "answers": of_answers}
 
 
+def with_sorted_trace(value: Any) -> Any:
+    """Return what a query found without the order of its calls: those at the same time end in any order."""
+    return {**value, "trace": sorted(map(json.dumps, value["trace"]))} if isinstance(value, dict) else value
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_results_stay(name: str) -> None:
     """Compare every query of one group."""
     now, before = CASES[name](), json.loads(KEPT.read_text("utf-8"))[name]
     assert now.keys() == before.keys()
     for query in now:
-        assert now[query] == before[query], query
+        assert with_sorted_trace(now[query]) == with_sorted_trace(before[query]), query
 
 
 if __name__ == "__main__":

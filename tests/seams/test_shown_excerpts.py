@@ -48,7 +48,7 @@ def test_a_repeated_sentence_is_shown_where_it_is(place: int, shown: str) -> Non
     async def context() -> str:
         store = MemoryStore()
         await store.upsert(Change(chunks))
-        async with RetrievalPipeline(store, pruner=KeepsOne(place), config=config) as pipeline:
+        async with RetrievalPipeline(store, pruner=KeepsOne(place), config=config, token_counter=len) as pipeline:
             return (await pipeline.acontext("moon", top_k=1)).passages[0].text
 
     assert asyncio.run(context()) == shown
