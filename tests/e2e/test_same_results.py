@@ -185,7 +185,10 @@ CASES: dict[str, Callable[[], Any]] = {**{name: partial(of_settings, name) for n
 
 def with_sorted_trace(value: Any) -> Any:
     """Return what a query found without the order of its calls: those at the same time end in any order."""
-    return {**value, "trace": sorted(map(json.dumps, value["trace"]))} if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    found = cast("dict[str, Any]", value)
+    return {**found, "trace": sorted(map(json.dumps, found["trace"]))}
 
 
 @pytest.mark.parametrize("name", CASES)
