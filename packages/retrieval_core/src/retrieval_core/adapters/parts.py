@@ -78,7 +78,7 @@ class AsksLLM(Generic[A]):
     """It is left out if there is no language model."""
     _task: Task[A]
     _settings: tuple[object, ...]
-    """What else shapes the result, for the id."""
+    """Other settings that change the result. They are part of the ID."""
 
     def __init__(self, llm: LLM, *, prompt: str | None = None) -> None:
         self._asking = Asking(llm, self._task, prompt, *self._settings)

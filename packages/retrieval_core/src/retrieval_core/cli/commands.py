@@ -49,7 +49,7 @@ _REMOVED = {
     "evaluate --run": "Make a run file from the results of rank_documents() in your program",
     "run --url": "Run the suite where the index is, with --index",
 }
-"""What to use in place of removed commands and options."""
+"""Replacements of removed commands and options."""
 
 
 class _Retrieval(click.Group):

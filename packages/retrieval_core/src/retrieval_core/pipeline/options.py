@@ -366,7 +366,7 @@ def make_plan(
 
 
 def further_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options that have no field of their own in the plan; the stages that know them read them there."""
+    """Return the options for ``plan.options``: all that have no field in the plan. Stages read them there."""
     return freeze({name: value for name, value in options.items() if name not in _PLANNED and name not in OF_SEVERAL})
 
 

@@ -103,7 +103,7 @@ def _adapter() -> TypeAdapter[tuple[RetrievalResult]]:
 
 
 def _adapter_with(datetime: Any, Mapping: Any, Metadata: Any) -> TypeAdapter[tuple[RetrievalResult]]:  # noqa: ARG001, N803
-    # What the types import for type checkers alone is looked up in this frame.
+    # pydantic finds the types that are imported for type checkers only among the arguments of this function.
     return TypeAdapter(tuple[RetrievalResult], config=ConfigDict(ser_json_inf_nan="constants"))
 
 

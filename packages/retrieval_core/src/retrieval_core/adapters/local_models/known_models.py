@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Pooling: TypeAlias = Literal["cls", "mean", "last"]
 """How the vectors of tokens become one: that of the first token, their mean, or that of the last."""
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
-"""Where a model may lie in its folder, the first one that there is."""
+"""Possible paths of a model file in its folder. The first that exists is used."""
 _POOLINGS: dict[str, Pooling] = {"cls_token": "cls", "mean_tokens": "mean", "lasttoken": "last"}
 # "corpus" and the others are the names that SentenceTransformer.encode_document() looks for.
 _PASSAGE_PROMPTS = ("document", "passage", "corpus")
@@ -221,14 +221,14 @@ def settled(
     Args:
         stated: What the settings say.
         dimension: The configured dimension of vectors; ``None`` for the model's own.
-        name: The model's own, where it is told.
+        name: Name of the model, if it is known.
         section: Where in the configuration that is, for messages.
         place: Folder or name, for messages.
         found: What the model's files say.
         otherwise: What holds where nothing else says it.
 
     Raises:
-        ConfigurationError: Something is told nowhere, or the vectors cannot be cut as configured.
+        ConfigurationError: A required fact is given nowhere, or the vectors can't be cut as configured.
     """
     facts = stated | found | known_model(name) | otherwise
     if facts.query_prefix is not None:  # whoever says that of questions, and nothing of passages, means that

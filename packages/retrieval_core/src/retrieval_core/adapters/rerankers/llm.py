@@ -69,7 +69,7 @@ class _Answer(BaseModel):
 
 
 class _Entry(BaseModel):
-    """What the model says of a passage; numbers may be written as text."""
+    """The score that the model gives a chunk. Numbers may be text."""
 
     id: int
     relevance_score: float = Field(ge=0, le=100, allow_inf_nan=False)

@@ -182,7 +182,7 @@ class _NewCandidate:
         self.vector = vector
 
 
-class HeldIndex:
+class IndexInMemory:
     """One version of an index in memory; nothing of it changes. Several threads may use it.
 
     The results and errors are those of the store that it was built from.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
-    from retrieval_core.adapters.stores.held import HeldIndex, Records
+    from retrieval_core.adapters.stores.held import IndexInMemory, Records
     from retrieval_core.ports import (
         Candidate,
         Change,
@@ -55,7 +55,7 @@ class _Contents:
     sections: dict[str, Section] = field(default_factory=dict[str, "Section"])
     sources: dict[str, SourceState] = field(default_factory=dict[str, "SourceState"])
     records: Records | None = None
-    held: HeldIndex | None = None
+    held: IndexInMemory | None = None
 
     def unembedded(self) -> list[_Entry]:
         """Return the chunks that have no vector yet; an index without vectors has none of these."""
@@ -175,21 +175,21 @@ class MemoryStore(StoreBase):
     async def _count_terms(self, terms: Sequence[str], condition: Filter | None) -> TermCounts:
         return self._index().count_terms(terms, condition)
 
-    def _held(self) -> HeldIndex | None:
+    def _held(self) -> IndexInMemory | None:
         """Return the index in memory; after a write it is first built, which takes .1 s for 10,000 chunks."""
         return None if self._contents.manifest is None else self._index()
 
-    def _index(self) -> HeldIndex:
+    def _index(self) -> IndexInMemory:
         with self._lock:
             contents = self._contents
             if contents.held is None:
                 contents.held = self._built(contents)
             return contents.held
 
-    def _built(self, contents: _Contents) -> HeldIndex:
+    def _built(self, contents: _Contents) -> IndexInMemory:
         import numpy as np  # noqa: PLC0415 - slow to import
 
-        from retrieval_core.adapters.stores.held import HeldIndex, count_terms_of  # noqa: PLC0415 - it imports numpy
+        from retrieval_core.adapters.stores.held import IndexInMemory, count_terms_of  # noqa: PLC0415 - it imports numpy
 
         manifest = contents.manifest or self._identity.manifest()
         entries = list(contents.chunks.values())
@@ -197,7 +197,7 @@ class MemoryStore(StoreBase):
         matrix = np.zeros((len(entries), manifest.dimension or 0), np.float32)
         if vectors := [entry.vector for entry in entries if entry.vector is not None]:
             matrix[embedded] = vectors
-        return HeldIndex(
+        return IndexInMemory(
             contents.token,
             identity=self._identity,
             manifest=manifest,

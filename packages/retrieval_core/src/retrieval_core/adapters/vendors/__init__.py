@@ -124,7 +124,7 @@ class VendorConnection(ABC, Generic[C]):
     key_name: ClassVar[str]
     """Of the vendor's key in the environment."""
     advice: ClassVar[Mapping[int, str]] = _ADVICE
-    """What to do about an answer, by its status."""
+    """Advice for error messages, by HTTP status."""
 
     def __init__(self, needed_for: str, api_key: SecretStr | str | None, base_url: str | None) -> None:
         self._needed_for = needed_for

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LAST = 10**6
 """A number that no passage of a document has, or one that comes later."""
 Lacking: TypeAlias = "frozenset[tuple[str, str]]"
-"""What an index does not hold, as (``document`` or ``chunk``; the id)."""
+"""A document or chunk that an index lacks: ``document`` or ``chunk``, and its ID."""
 
 
 @dataclass(frozen=True, slots=True)

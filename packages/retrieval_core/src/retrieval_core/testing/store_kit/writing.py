@@ -201,7 +201,7 @@ class LateVectorTests(StoreTestBase):
 
     @on_new_store(needs="add_vectors")
     async def test_words_are_found_before_the_vectors_come(self, store: Store) -> None:
-        """A search by words is complete, one by vector says of how many chunks it knows; both are filtered."""
+        """Keyword search is complete, and vector search reports how many chunks have vectors. Filters apply to both."""
         assert await store.unembedded() == {}
         await put(store, *CHUNKS[:2])
         await write_words(store, *CHUNKS[2:])

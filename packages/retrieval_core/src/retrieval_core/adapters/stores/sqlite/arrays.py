@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 
 from retrieval_core.adapters.stores.columns import Columns, evaluate
-from retrieval_core.adapters.stores.held import RECORD_BYTES, HeldIndex, Postings, Records
+from retrieval_core.adapters.stores.held import RECORD_BYTES, IndexInMemory, Postings, Records
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, FieldReader
 from retrieval_core.adapters.stores.scoring import best_rows, cosines, products
 from retrieval_core.adapters.stores.sqlite.connections import StaleReadError
@@ -274,7 +274,7 @@ def read_index(
     analyzer: Analyzer,
     version: str,
     paths: Iterable[str],
-) -> HeldIndex | None:
+) -> IndexInMemory | None:
     """Return an index in memory; ``None`` if it is large or damaged.
 
     Args:
@@ -315,7 +315,7 @@ def read_index(
             return None
     nothing = np.zeros(0, np.int64)
     parts = [Postings((), nothing, nothing, nothing), *merged_postings(connection, segments, kept)]
-    return HeldIndex(
+    return IndexInMemory(
         version,
         identity=identity,
         manifest=manifest,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.adapters.parts import AdapterParts
     from retrieval_core.adapters.stores.base import Identity
-    from retrieval_core.adapters.stores.held import HeldIndex
+    from retrieval_core.adapters.stores.held import IndexInMemory
     from retrieval_core.adapters.stores.local import Match
     from retrieval_core.adapters.stores.sqlite.arrays import SnapshotCache
     from retrieval_core.adapters.stores.sqlite.read import Snapshot
@@ -186,7 +186,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         """Name the state of the index; while nothing is written, this takes microseconds and no thread."""
         return await self._current().version(self._named)
 
-    def _held(self) -> HeldIndex | None:
+    def _held(self) -> IndexInMemory | None:
         if self._quantized:
             return None
         session = self._current()
@@ -197,7 +197,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             session = self._current()
             await session.load(partial(self._read_index, session))
 
-    def _read_index(self, session: _Session, view: Connection) -> HeldIndex | None:
+    def _read_index(self, session: _Session, view: Connection) -> IndexInMemory | None:
         from retrieval_core.adapters.stores.sqlite.arrays import read_index  # noqa: PLC0415 - numpy is slow to import
 
         manifest = self._checked_manifest(view)
