@@ -132,7 +132,7 @@ def test_several_vectors_are_cached_by_weight_and_version() -> None:
         ({"weights": {"title": 1.0}}, "stores has none"),
         ({"fusion_config": {"rule": "median"}}, "'mean' or 'max'"),
         ({"fusion_config": {"weight": {}}}, "weights and rule"),
-        ({"weights": {"title": 0}, "stores": {"title": MemoryStore()}}, "above 0"),
+        ({"weights": {"title": 0}, "stores": {"title": MemoryStore()}}, "greater than 0"),
     ],
 )
 def test_a_wrong_combination_of_vectors_is_refused(settings: dict[str, Any], message: str) -> None:

@@ -36,7 +36,7 @@ from retrieval_core.adapters.transformers.keywords import KeywordExpander as Que
 from retrieval_core.compat.flags import load_flags, translated
 from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.compat.tracker import PerformanceTracker
-from retrieval_core.compat.vectors import SeveralVectors, checked_fusion
+from retrieval_core.compat.vectors import SeveralVectors
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.config.adapters import PortConfig
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, MalformedAnswerError
@@ -333,9 +333,8 @@ class MultiVectorRetriever(StoreRetriever):
             msg = "weights must name at least one other store, for instance {'title': 1.0}; else use DenseRetriever"
             raise InvalidParameterError(msg)
         given = {"weights": dict(weights or {}), "rule": rule} if fusion_config is None else fusion_config
-        several = SeveralVectors(store, stores or {}, **checked_fusion(given, stores or {}))
-        super().__init__(several, embedder, {"search": {"mode": "dense"}})
-        self._several = several
+        self._several = SeveralVectors(store, stores or {}, given)
+        super().__init__(self._several, embedder, {"search": {"mode": "dense"}})
 
     @property
     def id(self) -> str:

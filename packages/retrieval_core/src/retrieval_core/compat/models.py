@@ -1,19 +1,17 @@
-"""Models of other kinds, as the specification's files hand them over: LangChain's, and clients that take a prompt.
-
-Each is wrapped once, when a component is constructed; whatever cannot be used is refused there.
-"""
+"""Models of other kinds, as the specification's files use them: LangChain's, and clients that take a prompt."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from retrieval_core.errors import EmbeddingError, InvalidParameterError, MalformedAnswerError
+from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import LLM, Completion, Embedder, as_plugin
 from retrieval_core.ports.plugin import call_plugin
 from retrieval_core.types import Usage
-from retrieval_core.types.documents import as_vectors
+from retrieval_core.types.documents import unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -30,16 +28,10 @@ def adapt_embedder(model: object) -> Embedder:
     Raises:
         InvalidParameterError: It is neither.
     """
-    is_embedding = callable(getattr(model, "embed_query", None))
-    if is_embedding and callable(getattr(model, "embed_texts", None)):
-        return as_plugin(model, Embedder)
-    if is_embedding and callable(getattr(model, "embed_documents", None)):
+    is_langchain = all(hasattr(model, name) for name in ("embed_query", "embed_documents"))
+    if is_langchain and not hasattr(model, "embed_texts"):
         return LangChainEmbedder(model)
-    msg = (
-        "an embedding model has embed_query() and embed_texts() with an id and a dimension, or is one of LangChain's "
-        f"with embed_query() and embed_documents(); got {_shown(model)}"
-    )
-    raise InvalidParameterError(msg)
+    return as_plugin(model, Embedder)
 
 
 def adapt_llm(model: object, name: str | None = None) -> LLM:
@@ -53,81 +45,50 @@ def adapt_llm(model: object, name: str | None = None) -> LLM:
         InvalidParameterError: It is none of them.
     """
     complete = getattr(model, "complete", None)
-    if callable(complete):
-        if "prompt" in _parameters(complete):
-            return PromptClient(model, name)
-        if isinstance(getattr(model, "id", None), str):
-            return as_plugin(model, LLM) if hasattr(model, "stream") else CompletingModel(model)
-    if callable(getattr(model, "invoke", None)):
+    if complete is None and hasattr(model, "invoke"):
         return LangChainChat(model)
-    msg = (
-        "a language model has an id and complete(request), see retrieval_core.ports.LLM; or is a chat model of "
-        f"LangChain, or a client with complete(prompt, model); got {_shown(model)}"
-    )
-    raise InvalidParameterError(msg)
+    if callable(complete) and "prompt" in _parameters(complete):
+        return PromptClient(model, name)
+    if callable(complete) and not hasattr(model, "stream") and hasattr(model, "id"):
+        return CompletingModel(model)
+    return as_plugin(model, LLM)
 
 
 class LangChainEmbedder(Embedder):
     """LangChain's embeddings as an :class:`~retrieval_core.ports.Embedder`.
 
-    The dimension is that of the first vector; if it is asked for before, a word is embedded.
+    The dimension is that of the first vector. If it is needed before, a word is embedded.
     """
 
     def __init__(self, model: Any) -> None:
+        self.id = _id(model)
         self._model = model
         self._dimension: int | None = None
-
-    @property
-    def id(self) -> str:
-        """Name the class and the model."""
-        return _id(self._model)
 
     @property
     def dimension(self) -> int:
         """Return the components of each vector."""
         if self._dimension is None:
-            self._dimension = self._unit(self._model.embed_query("dimension")).size
+            self._dimension = len(self._model.embed_query("dimension"))
         return self._dimension
 
     async def _embed_query(self, text: str) -> Vector:
-        """Embed a query: shape ``(dimension,)``, float32, unit length."""
-        vector = self._unit(await _call(self._model, "aembed_query", "embed_query", text))
-        self._dimension = self._dimension or vector.size
-        return vector
+        vector = await _call(self._model, "aembed_query", "embed_query", text)
+        self._dimension = self._dimension or len(vector)
+        return unit_rows(vector)
 
     async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
-        """Embed texts: one row for each, float32, unit length."""
-        import numpy as np  # noqa: PLC0415 - slow to load
-
-        rows = await _call(self._model, "aembed_documents", "embed_documents", list(texts))
-        if not rows:
-            return np.empty((0, self.dimension), dtype=np.float32)
-        return np.stack([self._unit(row) for row in rows])
-
-    def _unit(self, values: Any) -> Vector:
-        import numpy as np  # noqa: PLC0415 - slow to load
-
-        vector = np.asarray(as_vectors(values), dtype=np.float32)
-        length = float(np.linalg.norm(vector))
-        if vector.ndim != 1 or not length:
-            msg = f"{self.id} gave {values!r:.80}, which is no vector"
-            raise EmbeddingError(msg)
-        return vector / length
+        return unit_rows(await _call(self._model, "aembed_documents", "embed_documents", list(texts)))
 
 
 class CompletingModel(LLM):
     """A model with ``id`` and ``complete(request)``, without streams, as a :class:`~retrieval_core.ports.LLM`."""
 
     def __init__(self, model: Any) -> None:
+        self.id = model.id
         self._model = model
 
-    @property
-    def id(self) -> str:
-        """Return the model's id."""
-        return self._model.id
-
     async def _complete(self, request: CompletionRequest) -> Completion:
-        """Answer a request."""
         return await call_plugin(self._model.complete, request)
 
 
@@ -135,36 +96,20 @@ class LangChainChat(LLM):
     """A chat model of LangChain as a :class:`~retrieval_core.ports.LLM`; it keeps its own temperature and limits."""
 
     def __init__(self, model: Any) -> None:
+        self.id = _id(model)
         self._model = model
 
-    @property
-    def id(self) -> str:
-        """Name the class and the model."""
-        return _id(self._model)
-
     async def _complete(self, request: CompletionRequest) -> Completion:
-        """Answer a request."""
         answer = await _call(self._model, "ainvoke", "invoke", _as_turns(request))
-        return Completion(self._text(answer), _usage(answer))
+        return Completion(_text_of(answer), _usage(answer))
 
     async def _stream(self, request: CompletionRequest) -> AsyncIterator[str]:
-        """Answer a request piece by piece."""
-        if not callable(getattr(self._model, "astream", None)):
+        if not hasattr(self._model, "astream"):
             yield (await self._complete(request)).text
             return
         async for piece in self._model.astream(_as_turns(request)):
-            if text := self._text(piece):
+            if text := _text_of(piece):
                 yield text
-
-    def _text(self, answer: Any) -> str:
-        content = answer if isinstance(answer, str) else getattr(answer, "content", None)
-        if isinstance(content, str):
-            return content
-        if isinstance(content, list):
-            parts = cast("list[Any]", content)
-            return "".join(part if isinstance(part, str) else str(part.get("text", "")) for part in parts)
-        msg = f"{self.id} answered {answer!r:.80}, which has no text"
-        raise MalformedAnswerError(msg, self.id)
 
 
 class PromptClient(LLM):
@@ -175,75 +120,64 @@ class PromptClient(LLM):
 
     def __init__(self, client: Any, model: str | None) -> None:
         if not model:
-            msg = f"{_shown(client)} takes the name of a model; set generation_model in ollama_config"
+            msg = f"a {_kind(client)} takes the name of a model; set generation_model in ollama_config"
             raise InvalidParameterError(msg)
+        self.id = f"{_kind(client)} {model}"
         self._client = client
         self._model = model
-
-    @property
-    def id(self) -> str:
-        """Name the class and the model."""
-        return f"{_kind(self._client)} {self._model}"
 
     def with_model(self, model: str) -> PromptClient:
         """Return another model of the same client."""
         return PromptClient(self._client, model)
 
     async def _complete(self, request: CompletionRequest) -> Completion:
-        """Answer a request."""
-        answer = await _ask(self._client.complete, prompt=_as_prompt(request), model=self._model)
-        return Completion(self._text(answer))
+        return Completion(_text_of(await self._ask(self._client.complete, request)))
 
     async def _stream(self, request: CompletionRequest) -> AsyncIterator[str]:
-        """Answer a request piece by piece."""
         complete_stream = getattr(self._client, "complete_stream", None)
-        if not callable(complete_stream):
+        if complete_stream is None:
             yield (await self._complete(request)).text
             return
-        pieces: Any = await _ask(complete_stream, prompt=_as_prompt(request), model=self._model)
+        pieces = await self._ask(complete_stream, request)
         if hasattr(pieces, "__aiter__"):
             async for piece in pieces:
-                yield self._text(piece)
+                yield _text_of(piece)
             return
         remaining = iter(cast("Iterable[Any]", pieces))
         while (piece := await asyncio.to_thread(next, remaining, None)) is not None:
-            yield self._text(piece)
+            yield _text_of(piece)
 
-    def _text(self, answer: Any) -> str:
-        text: Any = cast("dict[str, Any]", answer).get("response") if isinstance(answer, dict) else answer
-        if not isinstance(text, str):
-            msg = f"{self.id} answered {answer!r:.80}, which is no text"
-            raise MalformedAnswerError(msg, self.id)
-        return text
+    async def _ask(self, method: Any, request: CompletionRequest) -> Any:
+        prompt = "\n\n".join(message.content for message in request.messages)
+        return await call_plugin(partial(method, prompt=prompt, model=self._model))
 
 
 def _as_turns(request: CompletionRequest) -> list[tuple[str, str]]:
     return [(_ROLES[message.role], message.content) for message in request.messages]
 
 
-def _as_prompt(request: CompletionRequest) -> str:
-    return "\n\n".join(message.content for message in request.messages)
+def _text_of(answer: Any) -> Any:
+    """Return the text of a message of LangChain, of a response of Ollama, or the answer itself; the port checks it."""
+    if isinstance(answer, dict):
+        return cast("dict[str, Any]", answer).get("response")
+    content: Any = getattr(answer, "content", answer)
+    if not isinstance(content, list):
+        return content
+    parts = cast("list[Any]", content)
+    return "".join(part if isinstance(part, str) else str(part.get("text", "")) for part in parts)
 
 
 def _usage(answer: Any) -> Usage | None:
-    told = getattr(answer, "usage_metadata", None)
-    if not isinstance(told, dict):
+    counts: Any = getattr(answer, "usage_metadata", None)
+    if not isinstance(counts, dict):
         return None
-    counts = cast("dict[str, Any]", told)
-    return Usage(int(counts.get("input_tokens") or 0), int(counts.get("output_tokens") or 0))
+    tokens = cast("dict[str, Any]", counts)
+    return Usage(int(tokens.get("input_tokens") or 0), int(tokens.get("output_tokens") or 0))
 
 
 async def _call(model: Any, coroutine: str, function: str, argument: object) -> Any:
     """Call the coroutine function of a model; if it has none, call the plain one in a thread."""
-    method = getattr(model, coroutine, None)
-    return await _ask(method if callable(method) else getattr(model, function), argument)
-
-
-async def _ask(method: Any, *arguments: object, **named: object) -> Any:
-    if inspect.iscoroutinefunction(method):
-        return await method(*arguments, **named)
-    answer = await asyncio.to_thread(method, *arguments, **named)
-    return await answer if inspect.isawaitable(answer) else answer
+    return await call_plugin(getattr(model, coroutine, None) or getattr(model, function), argument)
 
 
 def _parameters(method: Any) -> frozenset[str]:
@@ -260,7 +194,3 @@ def _id(model: object) -> str:
 
 def _kind(model: object) -> str:
     return f"{type(model).__module__}.{type(model).__qualname__}"
-
-
-def _shown(model: object) -> str:
-    return f"a {_kind(model)}"

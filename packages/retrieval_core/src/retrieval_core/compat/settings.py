@@ -7,31 +7,25 @@ Only :meth:`RetrievalSettings.load` reads them. All settings also have ``RETRIEV
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    DotEnvSettingsSource,
-    EnvSettingsSource,
-    InitSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, InitSettingsSource, SettingsConfigDict
 
-from retrieval_core.config import ENVIRONMENT_PREFIX, RetrievalConfig, load_config, without_secrets
-from retrieval_core.config.base import problems_of, refusal
+from retrieval_core.config import ENVIRONMENT_PREFIX, RetrievalConfig, load_config
+from retrieval_core.config.base import problems_of, refusal, value_at
 from retrieval_core.config.loading import from_environment
 from retrieval_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
 PRESET = "ecommerce-cloud"
 DEFAULT_FILE = Path(".env")
-"""Read where it is there. A file that is named must be there, this one too."""
+"""Read if it exists. A file that is named must exist, this one too."""
 KEYS = {
     "openai_api_key": ("embedder.openai.api_key", "llm.openai.api_key"),
     "pinecone_api_key": ("store.pinecone.api_key",),
@@ -50,38 +44,28 @@ KEYS = {
     "max_retries": ("retry.max_retries",),
     "enable_evaluation": ("evaluation.kind",),
 }
-"""Which settings of :class:`~retrieval_core.config.RetrievalConfig` each one stands for."""
-
+"""The settings of :class:`~retrieval_core.config.RetrievalConfig` that each field stands for."""
 SWITCHED_ON = {"compression_enabled": "llm", "cache_enabled": "memory", "enable_evaluation": "auto"}
 """The kinds that are used if a switch is on; otherwise it is ``none``."""
 CREDENTIALS = ("openai_api_key", "pinecone_api_key", "pinecone_index_name", "pinecone_namespace")
-"""Those that say where a pipeline works, and not how."""
-
-
-_SECRETS = ("openai_api_key", "pinecone_api_key")
+"""The fields that say where a pipeline works, and not how."""
 
 
 class RetrievalSettings(BaseSettings):
     """A pipeline with Pinecone and OpenAI, set from the environment.
 
-    A field's name in the environment is its own in capitals, ``TOP_K``; either case is accepted. Arguments win over the
-    environment, and it wins over the file ``.env``. A name whose value is blank counts as not set.
+    A field's name in the environment is its own in capitals, ``TOP_K``; either case is accepted. Arguments override the
+    environment, and it overrides the file ``.env``. A blank value is ignored.
 
     ``RetrievalSettings()`` reads the environment of the process, and ``RetrievalSettings(_env_file=…)`` another file,
-    which must be there; :meth:`load` also reads another environment.
+    which must exist; :meth:`load` also reads another environment.
 
     Raises:
         ConfigurationError: ``missing_keys`` has the names of exactly the variables that are missing, and ``problems`` a
-            line for each thing that is wrong. No line holds a secret.
+            line for each thing that is wrong. No line contains a secret.
     """
 
-    model_config = SettingsConfigDict(
-        env_file=".env",
-        env_file_encoding="utf-8",
-        extra="ignore",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     openai_api_key: SecretStr = Field(min_length=1)
     pinecone_api_key: SecretStr = Field(min_length=1)
@@ -101,7 +85,6 @@ class RetrievalSettings(BaseSettings):
     enable_evaluation: bool = False
 
     _prefixed: dict[str, str] = PrivateAttr(default_factory=dict)
-    """Variables of the environment and the file whose names begin with ``RETRIEVAL_``."""
 
     def __init__(
         self,
@@ -111,29 +94,27 @@ class RetrievalSettings(BaseSettings):
         **values: Any,
     ) -> None:
         kind = type(self)
-        _check_names(kind, values)
-        _check_file(_env_file)
-        environment = EnvSettingsSource(kind)
-        environment.env_vars = _set_names(os.environ if _environment is None else _environment)
-        try:
-            file = DotEnvSettingsSource(kind, env_file=_env_file)
-        except (OSError, UnicodeDecodeError) as error:
-            msg = f"{_env_file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
-            raise ConfigurationError(msg) from error
-        file.env_vars = _set_names(file.env_vars)
+        environment = os.environ if _environment is None else _environment
+        variables = {
+            name.lower(): text
+            for name, text in (*_read(_env_file).items(), *environment.items())
+            if text is not None and text.strip()
+        }
+        given = {name: variables[name] for name in kind.model_fields if name in variables} | values
         problems: list[str] = []
         try:
-            super().__init__(_build_sources=((InitSettingsSource(kind, values), environment, file), values))
+            super().__init__(_build_sources=((InitSettingsSource(kind, given),), given))
         except ValidationError as error:
-            problems = problems_of(error, name=str.upper, secrets=_SECRETS)
+            problems = problems_of(error, name=_variable, meant=_meant, secrets=CREDENTIALS[:2])
         if problems:  # raised here, so that no traceback leads to what was given
-            raise _refused(problems)
+            missing = [line.partition(":")[0] for line in problems if line.endswith(": not set")]
+            advice = f"\nSet {', '.join(missing)} in the environment or in the file .env." if missing else ""
+            raise refusal("the settings in the environment have", problems, missing, advice=advice)
         if "fetch_k" in self.model_fields_set and self.fetch_k < self.top_k:
-            line = f"FETCH_K: {self.fetch_k} passages are too few to choose TOP_K, {self.top_k}, of them; leave it out"
+            line = f"FETCH_K: {self.fetch_k} chunks are too few to choose TOP_K, {self.top_k}, of them; leave it out"
             raise ConfigurationError(line, problems=[line])
-        for source in (file, environment):
-            prefixed = ((name, text) for name, text in source.env_vars.items() if _has_prefix(name))
-            self._prefixed.update((name, text) for name, text in prefixed if text is not None)
+        prefix = ENVIRONMENT_PREFIX.lower()
+        self._prefixed.update((name, text) for name, text in variables.items() if name.startswith(prefix))
 
     @property
     def prefixed(self) -> Mapping[str, str]:
@@ -150,63 +131,47 @@ class RetrievalSettings(BaseSettings):
                 if it exists; ``None`` for none.
 
         Raises:
-            ConfigurationError: See :class:`RetrievalSettings`; or the file that was named is not there, or it cannot be
-                read.
+            ConfigurationError: As :class:`RetrievalSettings`; or the named file doesn't exist, or can't be read.
         """
         return cls(_environment=environment, _env_file=env_file)
 
     def to_config(self) -> RetrievalConfig:
-        """Return the preset ``ecommerce-cloud`` with these values; what ``RETRIEVAL_…`` names set wins over them.
+        """Return the preset ``ecommerce-cloud`` with these values; ``RETRIEVAL_…`` names override them.
 
         Raises:
             ConfigurationError: A ``RETRIEVAL_…`` name is wrong.
         """
-        elsewhere = from_environment(self._prefixed, [])  # what is wrong is told below
-        # Left out, it follows top_k, which may be more than its default.
-        left_out: set[str] = set() if "fetch_k" in self.model_fields_set else {"fetch_k"}
+        elsewhere = from_environment(self._prefixed, [])  # load_config reports its problems
         given = {name: getattr(self, name) for name in KEYS}
         given |= {name: kind if given[name] else "none" for name, kind in SWITCHED_ON.items()}
-        values = {key: given[name] for name, keys in KEYS.items() if name not in left_out for key in keys}
-        overrides = {key: value for key, value in values.items() if not _is_set(elsewhere, key)}
+        if "fetch_k" not in self.model_fields_set:
+            del given["fetch_k"]  # it follows top_k, which may be more than its default
+        values = {key: value for name, value in given.items() for key in KEYS[name]}
+        overrides = {key: value for key, value in values.items() if value_at(elsewhere, key) is None}
         return load_config(PRESET, overrides, self._prefixed)
 
 
-def _check_names(kind: type[RetrievalSettings], values: Mapping[str, Any]) -> None:
-    problems: list[str] = []
-    for name in values.keys() - kind.model_fields.keys():
-        near = get_close_matches(name, [*kind.model_fields, "_env_file", "_environment"], n=1)
-        problems.append(f"{without_secrets(name)}: unknown setting" + (f"; did you mean {near[0]}?" if near else ""))
-    if problems:
-        raise ConfigurationError("\n".join(sorted(problems)), problems=sorted(problems))
-
-
-def _check_file(env_file: str | Path | None) -> None:
-    """Refuse a file that is not there, which the reader of such files would pass over."""
-    if env_file is None or env_file is DEFAULT_FILE:
-        return
-    path = Path(os.path.expanduser(env_file))  # noqa: PTH111 - pathlib's fails where there is no such user
+def _read(env_file: str | Path | None) -> Mapping[str, str | None]:
+    """Return the variables of a file."""
+    if env_file is None:
+        return {}
+    path = Path(os.path.expanduser(env_file))  # noqa: PTH111 - pathlib's fails if there is no such user
     if not path.exists() or path.is_dir():
+        if env_file is DEFAULT_FILE:
+            return {}
         msg = f"{env_file} is not there, or is no file; name a file with lines like TOP_K=5, or env_file=None for none"
         raise ConfigurationError(msg)
+    try:
+        return DotEnvSettingsSource(RetrievalSettings, env_file=path, env_file_encoding="utf-8").env_vars
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{env_file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
+        raise ConfigurationError(msg) from error
 
 
-def _set_names(variables: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the names that have a value, in lower case, as sources of settings have them."""
-    return {name.lower(): text for name, text in variables.items() if text is not None and text.strip()}
+def _variable(name: str) -> str:
+    """Return the variable of a setting; an unknown argument as it was given."""
+    return name.upper() if name in KEYS else name
 
 
-def _has_prefix(name: str) -> bool:
-    return name.upper().startswith(ENVIRONMENT_PREFIX)
-
-
-def _is_set(tree: Any, key: str) -> bool:
-    section, _, rest = key.partition(".")
-    if not isinstance(tree, Mapping) or section not in tree:
-        return False
-    return not rest or _is_set(tree[section], rest)
-
-
-def _refused(problems: list[str]) -> ConfigurationError:
-    missing = [line.partition(":")[0] for line in problems if line.endswith(": not set")]
-    advice = f"\nSet {', '.join(missing)} in the environment or in the file .env." if missing else ""
-    return refusal("the settings in the environment have", problems, missing, advice=advice)
+def _meant(path: tuple[int | str, ...]) -> list[str]:
+    return get_close_matches(str(path[-1]), [*KEYS, "_env_file", "_environment"], n=1)

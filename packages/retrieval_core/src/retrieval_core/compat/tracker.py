@@ -6,7 +6,6 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from retrieval_core.run.observe.metrics import Metrics, Summary
@@ -14,43 +13,36 @@ from retrieval_core.run.runner import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from contextlib import AbstractContextManager
 
-    from retrieval_core.run.observe.metrics import MetricsSnapshot
-    from retrieval_core.run.observe.observer import StageSpan
     from retrieval_core.types import RetrievalResult
 
 
 @dataclass(slots=True)
-class _Tracked:
-    """A query that is tracked from outside, and what the pipelines that it asks tell of it."""
+class _Block:
+    """A block of :meth:`PerformanceTracker.track_query`, and the results of the pipelines that were asked in it."""
 
     tracker: PerformanceTracker
-    results: int = 0
-    from_cache: int = 0
-    degraded: set[str] = field(default_factory=set[str])
+    from_cache: list[bool] = field(default_factory=list[bool])
+    degraded: list[str] = field(default_factory=list[str])
     is_over: bool = False
 
 
-# What the running code is part of. Contexts are carried over into tasks and threads, so it holds there too.
-_TRACKED: ContextVar[tuple[_Tracked, ...]] = ContextVar("retrieval_core_tracked_queries", default=())
+# Contexts are carried over into tasks and threads.
+_BLOCKS: ContextVar[tuple[_Block, ...]] = ContextVar("retrieval_core_tracked_queries", default=())
 
 
-class PerformanceTracker:
-    """An :class:`~retrieval_core.run.observe.Observer` with counts, rates and mean times.
+class PerformanceTracker(Metrics):
+    """:class:`~retrieval_core.run.observe.Metrics` with counts, rates and mean times by the specification's names.
 
-    It may watch several pipelines, from any threads and event loops. The numbers are those of
-    :class:`~retrieval_core.run.observe.Metrics`, which it hands everything on to: each query counts once, however it
-    ends.
+    It may watch several pipelines, from any threads and event loops. Each query counts once, however it ends.
 
     Args:
-        now: Measures what :meth:`track_query` brackets, in seconds.
+        now: Returns the time in seconds, for the durations of :meth:`track_query`.
     """
 
     def __init__(self, *, now: Callable[[], float] = time.perf_counter) -> None:
-        self._metrics = Metrics()
+        super().__init__()
         self._now = now
-        self._lock = Lock()
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -83,10 +75,6 @@ class PerformanceTracker:
         """Rates, means and quantiles of this moment."""
         return Summary.of(self.snapshot())
 
-    def snapshot(self) -> MetricsSnapshot:
-        """Return all counters as they are now, of one moment."""
-        return self._metrics.snapshot()
-
     @contextmanager
     def track_query(self, query: str) -> Generator[None]:  # noqa: ARG002 - the specification's; no text is kept
         """Count the block as one query, answered or failed.
@@ -95,48 +83,41 @@ class PerformanceTracker:
         query, and only their cache hits and degradations count. A nested block is part of the outer one.
 
         Args:
-            query: The question, of which nothing is kept.
+            query: The query, of which nothing is kept.
         """
-        if self._outer() is not None:
+        if self._block() is not None:
             yield
             return
-        tracked = _Tracked(self)
+        block = _Block(self)
         started = self._now()
-        with self._metrics.query():
-            token = _TRACKED.set((*_TRACKED.get(), tracked))
+        with self.query():
+            token = _BLOCKS.set((*_BLOCKS.get(), block))
             try:
                 yield
             finally:
-                _TRACKED.reset(token)
-                with self._lock:
-                    tracked.is_over = True  # what it left running counts for itself
-            cached = tracked.results > 0 and tracked.from_cache == tracked.results
-            self._metrics.finished(self._now() - started, from_cache=cached, degraded=tracked.degraded)
+                _BLOCKS.reset(token)
+                block.is_over = True  # queries that it left running count for themselves
+        is_cached = bool(block.from_cache) and all(block.from_cache)
+        self.finished(self._now() - started, from_cache=is_cached, degraded=frozenset(block.degraded))
 
     @contextmanager
     def query(self) -> Generator[None]:
         """Count a query, unless it is part of one that :meth:`track_query` counts."""
-        if self._outer() is not None:
+        if self._block() is not None:
             yield
             return
-        with self._metrics.query():
+        with super().query():
             yield
-
-    def span(self, stage: str) -> AbstractContextManager[StageSpan]:
-        """Count a call."""
-        return self._metrics.span(stage)
 
     def answered(self, result: RetrievalResult) -> None:
-        """Count a result, or keep what it says of the query that it is part of."""
-        tracked = self._outer()
-        if tracked is None:
-            self._metrics.answered(result)
+        """Count a result, or add it to the query that it is part of."""
+        block = self._block()
+        if block is None:
+            super().answered(result)
             return
-        with self._lock:
-            tracked.results += 1
-            tracked.from_cache += result.from_cache
-            tracked.degraded |= {entry.stage for entry in result.degraded}
+        block.from_cache.append(result.from_cache)
+        block.degraded.extend(entry.stage for entry in result.degraded)
 
-    def _outer(self) -> _Tracked | None:
-        """Return the query that the running code is part of, as far as this tracker counts it."""
-        return next((one for one in _TRACKED.get() if one.tracker is self and not one.is_over), None)
+    def _block(self) -> _Block | None:
+        """Return the block of this tracker that the running code is part of; ``None`` if there is none."""
+        return next((one for one in _BLOCKS.get() if one.tracker is self and not one.is_over), None)
