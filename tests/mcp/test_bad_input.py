@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -141,11 +142,6 @@ BROKEN: dict[str, tuple[str, Any, str]] = {
         "same",
         "Method not found",
     ),
-    "request id with a surrogate": (
-        '{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
-        "\ud800",
-        "half of a surrogate",
-    ),
     "arguments are a list": (
         '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"search","arguments":[]META}}',
         "same",
@@ -156,40 +152,12 @@ BROKEN: dict[str, tuple[str, Any, str]] = {
         "same",
         "name must be the name of a tool",
     ),
-    "id is a whole number with a point": (
-        '{"jsonrpc":"2.0","id":7.0,"method":"tools/delete","params":{"a":1META}}',
-        7,
-        "Method",
-    ),
-    "id is a fraction": ('{"jsonrpc":"2.0","id":1.5,"method":"ping"}', None, "id must be text or a whole number"),
-    "id is a huge float": ('{"jsonrpc":"2.0","id":1e300,"method":"ping"}', None, "id must be text or a whole number"),
-    "id is null": ('{"jsonrpc":"2.0","id":null,"method":"ping"}', None, "id must be text or a whole number"),
-    "id is true": ('{"jsonrpc":"2.0","id":true,"method":"ping"}', None, "id must be text or a whole number"),
-    "id is a list": ('{"jsonrpc":"2.0","id":[],"method":"ping"}', None, "id must be text or a whole number"),
-    "id is an object": ('{"jsonrpc":"2.0","id":{},"method":"ping"}', None, "id must be text or a whole number"),
-    "an inner id in a broken line": (
-        '{"jsonrpc":"2.0","id":"req 1","method":"a","params":{"name":"fetch","arguments":{"id":"5","offset":}}}',
-        "req 1",
-        "not valid JSON",
-    ),
-    "only an inner id in a broken line": (
-        '{"jsonrpc":"2.0","method":"tools/call","params":{"name":"fetch","arguments":{"id":"5","offset":}},"id":6}',
-        None,
-        "not valid JSON",
-    ),
-    "an id that is cut off": ('{"jsonrpc":"2.0","id":7', None, "not valid JSON"),
-    "an id that is no JSON": ('{"jsonrpc":"2.0","id":7x,"method":', None, "not valid JSON"),
-    "no JSON": ("nonsense", None, "not valid JSON"),
-    "half a line": ('{"jsonrpc":"2.0","id":ID,"method":', "same", "not valid JSON"),
-    "a list": ("[1]", None, "no batches"),
-    "nested 100,000 deep": ('{"jsonrpc":"2.0","id":ID,"method":"ping","params":' + "[" * 100_000, "same", ""),
-    "no method": ('{"jsonrpc":"2.0","id":ID}', "same", "not JSON-RPC 2.0"),
-    "params are text": ('{"jsonrpc":"2.0","id":ID,"method":"ping","params":"x"}', "same", "not JSON-RPC 2.0"),
-    "method of 100,000 characters": (
-        '{"jsonrpc":"2.0","id":ID,"method":"' + "x" * 100_000 + '","params":{"a":1META}}',
-        "same",
-        "Method not found",
-    ),
+    "no JSON": ("nonsense", None, "not a JSON-RPC 2.0 message"),
+    "half a line": ('{"jsonrpc":"2.0","id":ID,"method":', None, "not a JSON-RPC 2.0 message"),
+    "a list": ("[1]", None, "no batch"),
+    "nested 100,000 deep": ('{"jsonrpc":"2.0","id":ID,"method":"ping","params":' + "[" * 100_000, None, ""),
+    "no method": ('{"jsonrpc":"2.0","id":ID}', "same", "not a JSON-RPC 2.0 message"),
+    "params are text": ('{"jsonrpc":"2.0","id":ID,"method":"ping","params":"x"}', "same", "not a JSON-RPC 2.0 message"),
     "unknown method": (
         '{"jsonrpc":"2.0","id":ID,"method":"tools/delete","params":{"a":1META}}',
         "same",
@@ -290,7 +258,13 @@ def child(request: pytest.FixtureRequest, index_file: Path, config_file: Path) -
         assert (out, err) == (b"", b"")
 
 
-@pytest.mark.parametrize("name", [*BAD, *BROKEN])
+CUT = [
+    name for name, (_, given, _) in BAD.items() if re.search("[\ud800-\udfff]", json.dumps(given, ensure_ascii=False))
+]
+"""Texts that were cut within a character: over stdio, U+FFFD takes the place of the half that is left."""
+
+
+@pytest.mark.parametrize("name", [*(name for name in BAD if name not in CUT), *BROKEN])
 def test_over_stdio(child: Any, name: str) -> None:
     """Over the wire, where a text may hold anything that JSON can express."""
     ask, first, modern = child
@@ -302,6 +276,17 @@ def test_over_stdio(child: Any, name: str) -> None:
     assert answer["id"] == request_id
     assert len(json.dumps(answer)) < 1_500
     check(text_of(answer), expected)
+
+
+def test_a_text_that_was_cut_within_a_character_is_searched_for_over_stdio(child: Any) -> None:
+    """Clients that count UTF-16 units cut an emoji in half."""
+    ask, first, modern = child
+    for line in first:
+        ask(line)
+    first.clear()
+    params = {"name": "search", "arguments": {"query": "the moon \ud83c"}, **({"_meta": META} if modern else {})}
+    answer = ask(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+    assert answer["result"]["structuredContent"]["results"][0]["id"] == "moon.md#0"
 
 
 META = {

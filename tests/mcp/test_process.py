@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import signal
@@ -21,8 +20,7 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from mcp import Client
-from retrieval_core import RetrievalConfig
-from retrieval_core_mcp import Library, ServerSettings, create_server, serve_stdio
+from retrieval_core_mcp import ServerSettings
 from support.mcp_command import read_options
 
 if TYPE_CHECKING:
@@ -203,44 +201,21 @@ def test_somebody_at_a_terminal_is_told_what_it_waits_for(index_file: Path, tmp_
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
-def test_a_mark_of_the_byte_order_is_passed_over(config: RetrievalConfig, modern: bool) -> None:
-    """Some programs on Windows write one before the first message."""
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    meta = {f"io.modelcontextprotocol/{key}": value for key, value in (
-        ("protocolVersion", "2026-07-28"), ("clientInfo", hello["clientInfo"]), ("clientCapabilities", {}),
-    )}  # fmt: skip
-    method, params = ("server/discover", {"_meta": meta}) if modern else ("initialize", hello)
-    line = json.dumps({"jsonrpc": "2.0", "id": 1.0, "method": method, "params": params}).encode()
-    output = io.BytesIO()
-    settings = ServerSettings(retrieval=config)
-    asyncio.run(serve_stdio(create_server(settings, Library(settings)), [b"\xef\xbb\xbf" + line], output))
-    (answer,) = map(json.loads, output.getvalue().splitlines())
-    assert (answer["id"], "result" in answer) == (1, True)
+def test_a_byte_order_mark_and_blank_lines_are_skipped(start: Any, index_file: Path, modern: bool) -> None:
+    """Some programs on Windows write a mark before the first message."""
+    with start(index_file, modern=modern) as child:
+        child.process.stdin.write(b"\xef\xbb\xbf")
+        assert child.call("fetch", id="moon.md")["structuredContent"]["title"] == "Moon"
+        child.process.stdin.write(b"\n")
+        assert child.call("fetch", id="sea.md")["structuredContent"]["title"] == "Sea"
 
 
-class Broken(io.RawIOBase):
-    """An output whose reader is gone."""
-
-    def write(self, _data: object) -> int:
-        raise BrokenPipeError
-
-
-@pytest.mark.parametrize("output", [io.BytesIO(), Broken()])
-def test_lines_may_come_from_anywhere(config: RetrievalConfig, output: Any) -> None:
-    """The transport reads any lines and writes to any file; empty lines and answers to nothing are passed over."""
-    lines = [b"\n", b'{"jsonrpc":"2.0","id":1,"result":{}}\n', b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n']
-    settings = ServerSettings(retrieval=config)
-    asyncio.run(serve_stdio(create_server(settings, Library(settings)), lines, output))
-    if isinstance(output, io.BytesIO):
-        assert [json.loads(line)["id"] for line in output.getvalue().splitlines()] == [2]
-
-
-def test_nobody_needs_to_read_for_the_next_answer(config: RetrievalConfig) -> None:
-    """A pipe takes what it has room for."""
-    lines = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number for number in (1, 2)]
-    settings = ServerSettings(retrieval=config)
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as answers, os.fdopen(writing, "wb") as output:
-        asyncio.run(serve_stdio(create_server(settings, Library(settings)), lines, output))
-        output.close()
-        assert sorted(json.loads(line)["id"] for line in answers) == [1, 2]
+def test_a_client_that_is_gone_is_no_failure(start: Any, index_file: Path) -> None:
+    """The process ends quietly when nobody reads its answers and its input is closed."""
+    with start(index_file, modern=False) as child:
+        child.call("fetch", id="moon.md")
+        child.process.stdout.close()
+        child.send(child.request("tools/call", {"name": "fetch", "arguments": {"id": "moon.md"}}))
+        child.process.stdin.close()
+        assert child.process.wait(timeout=30) == 0
+        assert child.process.stderr.read() == b""

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
+from anyio import wrap_file
 
 from retrieval_core import Chunk, Hit, RetrievalConfig, RetrievalResult, Scores
 from retrieval_core.types import Degradation
@@ -39,9 +40,8 @@ def test_text_that_is_no_unicode_is_mended(config: RetrievalConfig) -> None:
     for name, arguments in calls:
         params = {"name": name, "arguments": arguments}
         messages.append({"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": params})
-    lines = [json.dumps(message).encode() for message in messages]
-    output = io.BytesIO()
-    asyncio.run(serve_stdio(create_server(settings, Odd(settings)), lines, output))
+    source, output = io.StringIO("".join(f"{json.dumps(message)}\n" for message in messages)), io.StringIO()
+    asyncio.run(serve_stdio(create_server(settings, Odd(settings)), wrap_file(source), wrap_file(output)))
     answers = {answer["id"]: answer.get("result") for answer in map(json.loads, output.getvalue().splitlines())}
     found = answers["search"]["structuredContent"]
     assert found["results"][0]["text"] == "moon \ufffd"

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import logging
 import os
 import signal
 import sys
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Timer
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
 from retrieval_core_mcp import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from _typeshed import SupportsWrite
 
@@ -69,8 +67,6 @@ LEVELS = ("debug", "info", "warning", "error")
 _NEW_OBJECTS = 10_000
 """Objects after which garbage is collected. Python's own 700 or 2,000 make it 50 times while an index is opened,
 some 10 ms in all."""
-END = 0.9
-"""Seconds until the process ends, whatever still runs, once its input was closed or a signal came."""
 
 
 def serve(arguments: Sequence[str] | None = None) -> None:
@@ -255,66 +251,31 @@ def _quick_imports() -> Generator[None]:
 
 
 async def _serve(settings: ServerSettings, places: Sequence[str]) -> NoReturn:
-    """Serve, and end the process: threads that load a model, or search, cannot be stopped and are not waited for.
+    """Serve, and end the process without waiting for threads that load a model or search: they can't be stopped.
 
-    Nothing is lost by that: the index is only read, and every answer is on its way before the next line is read.
+    Nothing is lost by that: every change of an index is written at once or not at all.
     """
-    import anyio  # noqa: PLC0415 - imported by now
-
-    from retrieval_core_mcp.library import Library  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.library import Library  # noqa: PLC0415 - imported by now
     from retrieval_core_mcp.peek import peek  # noqa: PLC0415 - likewise
     from retrieval_core_mcp.server import create_server  # noqa: PLC0415 - likewise
     from retrieval_core_mcp.settings import named_indexes  # noqa: PLC0415 - likewise
-    from retrieval_core_mcp.stdio import claim_standard_streams, serve_stdio  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.stdio import serve_stdio  # noqa: PLC0415 - likewise
 
+    # SIGTERM is how a client ends its server, SIGINT is Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
+    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
     named = named_indexes(places, settings.retrieval.index)
-    source, output = claim_standard_streams()
     server = create_server(
         settings,
         {name: Library(settings.of_index(path)) for name, path in named.items()},
         contents=peek(named) if settings.retrieval.store.kind == "sqlite" else "",
     )
-    code = FAILURE
-    stopped: list[int] = []
+    code = 0
     try:
-        async with anyio.create_task_group() as tasks:
-
-            def stop(with_code: int) -> None:
-                stopped.append(with_code)
-                tasks.cancel_scope.cancel()
-
-            _stop_on_signals(stop)
-            await serve_stdio(server, _then_end_soon(source), output)
-        code = stopped[0] if stopped else 0
-    except asyncio.CancelledError:  # Ctrl-C before it was heard of
-        code = INTERRUPTED
-    except Exception:
+        await serve_stdio(server)
+    except* OSError:
+        logging.getLogger(__name__).debug("the client is gone", exc_info=True)
+    except* Exception:
         logging.getLogger(__name__).exception("the server failed")
-    finally:
-        logging.shutdown()
-        os._exit(code)
-
-
-def _then_end_soon(lines: Iterable[bytes]) -> Iterator[bytes]:
-    yield from lines
-    _end_soon(0)
-
-
-def _stop_on_signals(stop: Callable[[int], None]) -> None:
-    """Stop with an exit code when a signal comes: SIGTERM is how a client ends its server, SIGINT is Ctrl-C."""
-
-    def begin(code: int) -> None:
-        _end_soon(code)
-        stop(code)
-
-    loop = asyncio.get_running_loop()
-    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, INTERRUPTED)):
-        with suppress(NotImplementedError):  # on Windows the process then ends at once
-            loop.add_signal_handler(number, begin, code)
-
-
-def _end_soon(code: int) -> None:
-    """End the process after :data:`END` seconds, even if the event loop is stuck."""
-    timer = Timer(END, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
+        code = FAILURE
+    os._exit(code)
