@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.requests import ClientDisconnect
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable
 
     from starlette.types import Receive
 
 T = TypeVar("T")
 
+WATCH_AFTER = 0.1
+"""Seconds after which work is ended if its client leaves; most work is done before, and needs no task that watches."""
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
     """Do a client's work, and end it when the client leaves.
 
     Args:
@@ -26,16 +29,30 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         ClientDisconnect: The client has left.
         Exception: What the work raised.
     """
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(disconnected(receive))
+    watching: asyncio.Task[None] | None = None
+
+    def watch() -> None:
+        nonlocal watching
+        watching = asyncio.create_task(_end_when_left(receive, limit))
+
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        return working.result()
-    finally:
-        await ended(leaving)
-        await ended(working)
+        async with asyncio.timeout(None) as limit:
+            timer = asyncio.get_running_loop().call_later(WATCH_AFTER, watch)
+            try:
+                return await work
+            finally:
+                timer.cancel()
+                if watching is not None:
+                    watching.cancel()
+    except TimeoutError:
+        if limit.expired():
+            raise ClientDisconnect from None
+        raise
+
+
+async def _end_when_left(receive: Receive, limit: asyncio.Timeout) -> None:
+    await disconnected(receive)
+    limit.reschedule(0)
 
 
 async def disconnected(receive: Receive) -> None:

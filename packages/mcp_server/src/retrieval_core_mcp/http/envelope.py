@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.http.tokens import BearerToken
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 @dataclass(slots=True)
 class Call:
     """One request on its way: what an answer has to repeat, as far as it is known.
@@ -79,7 +82,7 @@ def to_json(content: object) -> bytes:
     Raises:
         ValueError: A number is not finite.
     """
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _ENCODER.encode(content)
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -99,14 +99,15 @@ def identifiers_in(query: str) -> tuple[str, ...]:
 
 def absent_from(identifiers: Iterable[str], texts: Iterable[str]) -> tuple[str, ...]:
     """Return the identifiers that none of some texts contains; case, hyphens and underscores do not matter."""
-    folded = [" ".join(text.split()).casefold() for text in texts]
-    squeezed = [_SIGNS.sub("", text) for text in folded]
-    return tuple(
-        each
-        for each in identifiers
-        if not any(map(_pattern_of(each).search, folded))
-        and not any(_SIGNS.sub("", each.casefold()) in text for text in squeezed if len(each) > _FEW)
-    )
+    wanted = tuple(identifiers)
+    if any(" " in each for each in wanted):
+        texts = [" ".join(text.split()) for text in texts]
+    folded = "\n".join(texts).casefold()  # no identifier has a line break
+    missing = [each for each in wanted if not _pattern_of(each).search(folded)]
+    if any(len(each) > _FEW for each in missing):
+        squeezed = folded.replace("-", "").replace("_", "")
+        missing = [each for each in missing if len(each) <= _FEW or _SIGNS.sub("", each.casefold()) not in squeezed]
+    return tuple(missing)
 
 
 def _pattern_of(identifier: str) -> re.Pattern[str]:
@@ -136,20 +137,20 @@ def is_of_another_language(query: str, texts: Iterable[str]) -> bool:
     Only English texts are recognised well enough: of others, a query is in another language if it is English.
     """
     each = list(texts)
-    texts = " ".join(each)[:_SAMPLE]
-    language = _language_of(texts)
+    sample = " ".join(each)[:_SAMPLE]
     words = _words_of(query)
-    if language is None or not words:
+    if not words:
         return False
     if 2 * sum(word[0] > _LATIN for word in words) > len(words):  # of a script of its own
-        return not any(word[0] > _LATIN for word in _WORD.findall(texts))
-    english = _english_share(words)
+        return not any(word[0] > _LATIN for word in _WORD.findall(sample)) and _language_of(sample) is not None
+    is_english = _english_share(words) > MOST_STOP_WORDS
     found = _language_of(query)
+    if found is None or is_english != (found == ENGLISH) or not (is_english or _is_marked(words)):
+        return False
     if any(_language_of(text[:_SAMPLE]) == found for text in each):
         return False
-    if language != ENGLISH:
-        return found == ENGLISH and english > MOST_STOP_WORDS
-    return _is_marked(words) and found not in {None, ENGLISH} and english <= MOST_STOP_WORDS
+    language = _language_of(sample)
+    return language is not None and is_english != (language == ENGLISH)
 
 
 def _words_of(query: str) -> list[str]:
@@ -164,6 +165,11 @@ def _english_share(words: Sequence[str]) -> float:
     from retrieval_core.text.analysis import STOP_WORDS  # noqa: PLC0415 - loads the stemmer
 
     return sum(word in STOP_WORDS for word in words) / max(1, len(words))
+
+
+def load_language_detector() -> None:
+    """Read the files that :func:`is_of_another_language` needs."""
+    _language_of(ENGLISH)
 
 
 def _language_of(text: str) -> str | None:

@@ -34,9 +34,9 @@ and so on.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
-from math import frexp, fsum, ldexp, sqrt
-from operator import attrgetter, neg
+from itertools import count, islice
+from math import frexp, fsum, inf, ldexp, sqrt
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from retrieval_core.ports import Candidate, Side
@@ -98,33 +98,34 @@ def fuse(
     """
     if dense is None or lexical is None:
         return _alone(dense, lexical, limit)
-    places = _places(dense), _places(lexical)
-    dense_values, dense_absent = _normalized(places[0], method)
-    lexical_values, lexical_absent = _normalized(places[1], method)
+    sides = _scores_by_id(dense), _scores_by_id(lexical)
+    dense_values, dense_absent = _normalized(sides[0], method)
+    lexical_values, lexical_absent = _normalized(sides[1], method)
     if method == "adaptive":
         dense_weight = _adapted(dense_weight, _lead(dense_values), _lead(lexical_values))
     dense_values |= {name: lexical_values[name] for name in unembedded if name in lexical_values}
     lexical_weight = 1 - dense_weight
     fused = {
-        chunk_id: dense_weight * dense_values.get(chunk_id, dense_absent)
-        + lexical_weight * lexical_values.get(chunk_id, lexical_absent)
-        for chunk_id in dense_values | lexical_values
+        name: dense_weight * value + lexical_weight * lexical_values.get(name, lexical_absent)
+        for name, value in dense_values.items()
     }
-    order = sorted(zip(map(neg, fused.values()), fused, strict=True))[:limit]
-    return tuple([Ranked(chunk_id, _scores(chunk_id, *places, fused=-negated)) for negated, chunk_id in order])
+    for name, value in lexical_values.items():
+        if name not in fused:
+            fused[name] = dense_weight * dense_absent + lexical_weight * value
+    lowest = -inf if limit is None or limit >= len(fused) else sorted(fused.values())[-limit]
+    order = sorted([(-value, name) for name, value in fused.items() if value >= lowest])[:limit]
+    ranks = _ranks(sides[0]), _ranks(sides[1])
+    return tuple([Ranked(name, _scores(name, sides, ranks, fused=-negated)) for negated, name in order])
 
 
 def _alone(
     dense: Sequence[Candidate] | None, lexical: Sequence[Candidate] | None, limit: int | None
 ) -> tuple[Ranked, ...]:
     """Return what one side found, in its own order."""
+    scores = enumerate(islice(_scores_by_id(lexical if dense is None else dense).items(), limit), 1)
     if dense is None:
-        places = islice(_places(lexical).items(), limit)
-        ranked = [Ranked(name, Scores(lexical=score, lexical_rank=rank, final=score)) for name, (rank, score) in places]
-    else:
-        places = islice(_places(dense).items(), limit)
-        ranked = [Ranked(name, Scores(cosine_to_score(score), rank, final=score)) for name, (rank, score) in places]
-    return tuple(ranked)
+        return tuple([Ranked(name, Scores(None, None, score, rank, final=score)) for rank, (name, score) in scores])
+    return tuple([Ranked(name, Scores(cosine_to_score(score), rank, final=score)) for rank, (name, score) in scores])
 
 
 def merge(
@@ -151,8 +152,7 @@ def merge(
     weighted = [(first, 1.0), *others]
     fused: dict[str, float] = {}
     sides = [
-        (_normalized({item.chunk_id: (rank, item.score) for rank, item in enumerate(ranked, 1)}, method), weight)
-        for ranked, weight in weighted
+        (_normalized({item.chunk_id: item.score for item in ranked}, method), weight) for ranked, weight in weighted
     ]
     for (values, _), _ in sides:
         fused.update(dict.fromkeys(values, 0.0))
@@ -171,29 +171,29 @@ def cosine_to_score(cosine: float) -> float:
     return 0.0 if cosine <= 0 else 1.0 if cosine > 1 else cosine
 
 
-def _places(side: Sequence[Candidate] | None) -> Mapping[str, tuple[int, float]]:
-    """Return each chunk's rank and score, in the side's order; where a chunk comes twice, its better place counts."""
-    places: dict[str, tuple[int, float]] = {}
-    for candidate in side or ():
-        if candidate.chunk_id not in places:
-            places[candidate.chunk_id] = len(places) + 1, float(candidate.score)
-    return places
+def _scores_by_id(side: Sequence[Candidate] | None) -> dict[str, float]:
+    """Return each chunk's score, in the side's order; if a chunk comes twice, its better score counts."""
+    scores = {candidate.chunk_id: float(candidate.score) for candidate in side or ()}
+    if side and len(scores) < len(side):
+        scores.clear()
+        for candidate in side:
+            scores.setdefault(candidate.chunk_id, float(candidate.score))
+    return scores
+
+
+def _ranks(side: Mapping[str, float]) -> dict[str, int]:
+    return dict(zip(side, count(1)))
 
 
 def _scores(
-    chunk_id: str,
-    dense: Mapping[str, tuple[int, float]],
-    lexical: Mapping[str, tuple[int, float]],
-    *,
-    fused: float,
+    chunk_id: str, sides: tuple[Mapping[str, float], ...], ranks: tuple[Mapping[str, int], ...], *, fused: float
 ) -> Scores:
-    dense_rank, dense_score = dense.get(chunk_id, _NOWHERE)
-    lexical_rank, lexical_score = lexical.get(chunk_id, _NOWHERE)
+    cosine = sides[0].get(chunk_id)
     return Scores(
-        dense=None if dense_score is None else cosine_to_score(dense_score),
-        dense_rank=dense_rank,
-        lexical=lexical_score,
-        lexical_rank=lexical_rank,
+        dense=None if cosine is None else cosine_to_score(cosine),
+        dense_rank=ranks[0].get(chunk_id),
+        lexical=sides[1].get(chunk_id),
+        lexical_rank=ranks[1].get(chunk_id),
         fused=fused,
         final=fused,
     )
@@ -211,18 +211,17 @@ def _adapted(dense_weight: float, dense_lead: float, lexical_lead: float) -> flo
     return dense / (dense + lexical) if dense + lexical else dense_weight
 
 
-_NOWHERE = (None, None)
 _SMALLEST, _LARGEST = 1e-100, 1e100
 _UNSCORED = Scores()
 
 
-def _normalized(side: Mapping[str, tuple[int, float]], method: FusionMethod) -> tuple[dict[str, float], float]:
+def _normalized(side: Mapping[str, float], method: FusionMethod) -> tuple[dict[str, float], float]:
     """Return the side's comparable values by chunk id, and the value of a chunk that it did not find."""
     if not side:
         return {}, 0.0
     if method == "rrf":
-        return {chunk_id: 1 / (RRF_RANK_CONSTANT + rank) for chunk_id, (rank, _) in side.items()}, 0.0
-    values = _METHODS[method](_scaled([score for _, score in side.values()]))
+        return {chunk_id: 1 / (RRF_RANK_CONSTANT + rank) for rank, chunk_id in enumerate(side, 1)}, 0.0
+    values = _METHODS[method](_scaled([*side.values()]))
     return dict(zip(side, values, strict=True)), min(values) if _METHODS[method] is _zscore else 0.0
 
 

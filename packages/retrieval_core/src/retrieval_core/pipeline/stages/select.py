@@ -84,16 +84,17 @@ class Select(Stage):
         """
         plan, found = state.plan, state.found
         assert found is not None  # noqa: S101 - the search is a stage before
+        needed = [item.chunk_id for item in pool]
+        wanted = set(needed)
         at_hand: dict[str, Chunk] = {}
         for expansion in state.expansions:
             at_hand.update(expansion.chunks)
         for side in reversed(found.sides):  # a vector index is never behind the texts that keyword search reads
-            at_hand.update([(item.chunk_id, item.chunk) for item in side if item.chunk is not None])
+            at_hand.update([(each.chunk_id, each.chunk) for each in side if each.chunk_id in wanted and each.chunk])
         to_compare = plan.fetch_k is not None
         to_score: set[str] = set()
         if found.query.embedding is not None:
             to_score = {item.chunk_id for item in pool if item.scores.dense is None}
-        needed = [item.chunk_id for item in pool]
         everything = to_compare or not at_hand
         missing = tuple([name for name in needed if everything or name in to_score or name not in at_hand])
         if not missing:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from retrieval_core.errors import InvalidParameterError
 
@@ -221,15 +221,9 @@ class Metrics:
                 counts.cancelled += 1
             raise
 
-    @contextmanager
-    def span(self, stage: str) -> Generator[_CountedSpan]:
+    def span(self, stage: str) -> _CountedSpan:
         """Count a call."""
-        try:
-            yield _CountedSpan(self)
-        except BaseException:
-            with self._lock:
-                self._counts.of(stage).cancellations += 1
-            raise
+        return _CountedSpan(self, stage)
 
     def answered(self, result: RetrievalResult) -> None:
         """Count a result."""
@@ -252,6 +246,11 @@ class Metrics:
             for stage in degraded:
                 counts.degraded[stage] = counts.degraded.get(stage, 0) + 1
             counts.seconds.add(seconds)
+
+    def cancelled(self, stage: str) -> None:
+        """Count a call that was cancelled."""
+        with self._lock:
+            self._counts.of(stage).cancellations += 1
 
     def ended(self, record: StageRecord) -> None:
         """Count a call that ended."""
@@ -279,10 +278,18 @@ class Metrics:
 
 
 class _CountedSpan:
-    __slots__ = ("_metrics",)
+    __slots__ = ("_metrics", "_stage")
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, stage: str) -> None:
         self._metrics = metrics
+        self._stage = stage
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._metrics.cancelled(self._stage)
 
     def end(self, record: StageRecord, error: Exception | None = None) -> None:  # noqa: ARG002 - the protocol's
         self._metrics.ended(record)

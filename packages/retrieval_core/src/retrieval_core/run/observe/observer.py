@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
-from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from retrieval_core.errors import as_exception
 from retrieval_core.ports.plugin import check_members
 from retrieval_core.types.escapes import CONTROLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from retrieval_core.types import DroppedPassage, RetrievalResult, StageRecord
@@ -71,64 +70,61 @@ class SeveralObservers:
         self._observers = observers
         self._logged: set[int] = set()
 
-    def query(self) -> AbstractContextManager[None]:
+    def query(self) -> AbstractContextManager[Any]:
         """Open the query contexts of all."""
-        return self._opened([one.query for one in self._observers])
+        return _Contexts(self, [one.query for one in self._observers])
 
     def span(self, stage: str) -> AbstractContextManager[StageSpan]:
         """Open the spans of all."""
-        return self._opened([partial(one.span, stage) for one in self._observers])
+        return _Contexts(self, [partial(one.span, stage) for one in self._observers])
 
     def answered(self, result: RetrievalResult) -> None:
         """Pass the result on to all."""
         for number, one in enumerate(self._observers):
-            self.try_to(number, partial(one.answered, result))
+            try:
+                one.answered(result)
+            except BaseException as error:  # noqa: BLE001 - the query goes on, whatever an observer raises
+                self.log(number, error)
 
-    def try_to(self, number: int, tell: Callable[[], object]) -> None:
-        """Call an observer; log it where it raises."""
-        try:
-            tell()
-        except BaseException as error:
-            name, told = type(self._observers[number]).__name__, as_exception(error)
-            logger.warning("the observer %s failed: %s", name, told, exc_info=number not in self._logged)
-            self._logged.add(number)
-
-    @contextmanager
-    def _opened(self, contexts: list[Callable[[], AbstractContextManager[Any]]]) -> Generator[Any]:
-        spans: dict[int, StageSpan] = {}
-        with ExitStack() as stack:
-            for number, make in enumerate(contexts):
-                self.try_to(number, partial(self._enter, number, make, spans, stack))
-            yield _Spans(self, spans)
-
-    def _enter(
-        self,
-        number: int,
-        make: Callable[[], AbstractContextManager[Any]],
-        spans: dict[int, StageSpan],
-        stack: ExitStack,
-    ) -> None:
-        context = make()
-        spans[number] = context.__enter__()
-
-        def leave(*raised: Any) -> None:
-            self.try_to(number, partial(context.__exit__, *raised))
-
-        stack.push(leave)
+    def log(self, number: int, error: BaseException) -> None:
+        """Log what an observer raised."""
+        name, told = type(self._observers[number]).__name__, as_exception(error)
+        logger.warning("the observer %s failed: %s", name, told, exc_info=None if number in self._logged else error)
+        self._logged.add(number)
 
 
-class _Spans:
-    """The spans of one call, by the number of their observer."""
+class _Contexts:
+    """The contexts of several observers for one query or call, as one context and one span."""
 
-    __slots__ = ("_several", "_spans")
+    __slots__ = ("_make", "_open", "_several")
 
-    def __init__(self, several: SeveralObservers, spans: dict[int, StageSpan]) -> None:
+    def __init__(self, several: SeveralObservers, make: Sequence[Callable[[], AbstractContextManager[Any]]]) -> None:
         self._several = several
-        self._spans = spans
+        self._make = make
+        self._open: list[tuple[int, AbstractContextManager[Any], Any]] = []
+
+    def __enter__(self) -> Self:
+        for number, make in enumerate(self._make):
+            try:
+                context = make()
+                self._open.append((number, context, context.__enter__()))
+            except BaseException as error:  # noqa: BLE001 - as above
+                self._several.log(number, error)
+        return self
+
+    def __exit__(self, *raised: Any) -> None:  # noqa: PYI036 - passed on as they are
+        for number, context, _ in reversed(self._open):
+            try:
+                context.__exit__(*raised)
+            except BaseException as error:  # noqa: BLE001 - as above
+                self._several.log(number, error)
 
     def end(self, record: StageRecord, error: Exception | None = None) -> None:
-        for number, span in self._spans.items():
-            self._several.try_to(number, partial(span.end, record, error))
+        for number, _, span in self._open:
+            try:
+                span.end(record, error)
+            except BaseException as failed:  # noqa: BLE001 - as above
+                self._several.log(number, failed)
 
 
 def explain(result: RetrievalResult) -> str:
