@@ -29,6 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "pipeline",
         "index",
         "evaluate",
+        "service",
         "compat",
         "__init__",
         "cli",

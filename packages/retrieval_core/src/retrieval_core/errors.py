@@ -201,6 +201,16 @@ def as_embedding_error(error: Exception, what: str, query: str | None = None) ->
     return embedding_error
 
 
+class ModelLoadingError(EmbeddingError):
+    """The embedding model is still being loaded. The same query succeeds a few seconds later."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the embedding model is still loading, so this is keyword search only; "
+            "search again in a few seconds for hybrid search"
+        )
+
+
 class DimensionMismatchError(EmbeddingError):
     """A vector has another number of components than those in the index."""
 
@@ -369,6 +379,24 @@ class RelevanceError(ExpectationError):
 
 class PerformanceError(ExpectationError):
     """Retrieval took longer than a test case allows."""
+
+
+class NotFoundError(RetrievalError):
+    """A service has nothing of that name that the caller may read.
+
+    Attributes:
+        what: ``Index``, ``Chunk``, ``Document`` or ``Page``.
+        name: Its name or ID, as it was given.
+    """
+
+    def __init__(self, what: str, name: str, reason: str | None = None) -> None:
+        super().__init__(f"{what} {name} not found" + (f": {reason}" if reason else ""))
+        self.what = what
+        self.name = name
+
+
+class NotPermittedError(RetrievalError):
+    """The caller of a service may not do that."""
 
 
 class ServiceError(RetrievalError):

@@ -424,7 +424,6 @@ def open_indexes(
     if embeds:
         embedder = build_embedder(config.embedder)
     llm = build_llm(config.llm) if llm is None else llm
-    made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
     own = _settings_of_each(config)
     own_of = {name: _with_index_settings(own, config, path) for name, path in paths.items()}
     opened: dict[str, RetrievalPipeline] = {
@@ -439,12 +438,71 @@ def open_indexes(
         else index
         for name, index in given.items()
     }
+    return _joined(
+        opened,
+        config,
+        llm,
+        embedder,
+        frozenset(paths),
+        weights=weights,
+        transformers=transformers,
+        reranker=reranker,
+        verifier=verifier,
+        observer=observer,
+        extra_stages=extra_stages,
+    )
+
+
+def join_indexes(indexes: Mapping[str, Index], *, observer: Observer | None = None) -> FederatedIndex:
+    """Search open indexes as one, with the settings of the first.
+
+    Their stores and embedders are used as they are: nothing is opened or loaded a second time. Indexes with equal
+    settings of the embedder have each query embedded once.
+
+    Args:
+        indexes: The indexes by name. Closing the result closes their stores and embedders.
+        observer: Receives the events of each query.
+
+    Returns:
+        The indexes as one; results name their index in ``source_index``.
+    """
+    first = next(iter(indexes.values()))
+    config = first.config
+    own = _settings_of_each(config)
+    opened = {
+        name: assemble_index(
+            own.model_copy(update={section: getattr(index.config, section) for section in MAKE_AN_INDEX}),
+            Path(index.config.index),
+            store=index.store,
+            embedder=first.embedder if index.config.embedder == config.embedder else index.embedder,
+            reranker=(),
+        )
+        for name, index in indexes.items()
+    }
+    return _joined(opened, config, build_llm(config.llm), first.embedder, frozenset(opened), observer=observer)
+
+
+def _joined(
+    opened: Mapping[str, RetrievalPipeline],
+    config: RetrievalConfig,
+    llm: LLM | None,
+    embedder: Embedder | None,
+    joined: frozenset[str],
+    *,
+    weights: Mapping[str, float] | None = None,
+    transformers: Mapping[str, QueryTransformer] | None = None,
+    reranker: Reranker | Sequence[Reranker] | None = None,
+    verifier: Verifier | None = None,
+    observer: Observer | None = None,
+    extra_stages: Sequence[Stage] = (),
+) -> FederatedIndex:
+    made, condenser = build_transformers(config.transform, llm, transformers), build_condenser(config.transform, llm)
     return FederatedIndex(
         opened,
         weights=weights,
         transformers=made,
         condenser=condenser,
-        joined=frozenset(paths),
+        joined=joined,
         cache=build_cache(config.cache),
         observer=observer,
         config=config,

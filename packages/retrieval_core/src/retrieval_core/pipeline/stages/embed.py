@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import (
     EmbeddingError,
+    ModelLoadingError,
     ServiceError,
     as_embedding_error,
 )
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Embedder
     from retrieval_core.run.runner import Run
     from retrieval_core.types import Query, Vector
+
+
+_NOT_MENDED = (ServiceError, ModelLoadingError)
+"""Failures that opening the embedder anew doesn't mend."""
 
 
 class Recovery:
@@ -141,7 +146,7 @@ class QueryEmbedder:
         if run.is_over or "reopen" not in self.embedder.capabilities or self.recovery is None:
             return False
         error = failed.error
-        is_of_another_kind = can_help(error) or is_callers_fault(error) or isinstance(error, ServiceError)
+        is_of_another_kind = can_help(error) or is_callers_fault(error) or isinstance(error, _NOT_MENDED)
         return not is_of_another_kind and self.recovery.may_begin()
 
 

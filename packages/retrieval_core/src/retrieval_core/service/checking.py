@@ -1,0 +1,120 @@
+"""Check quotes and stored chunks against the documents."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from retrieval_core.errors import NotFoundError, RetrievalError
+from retrieval_core.service.reading import ChunkRequest, ReadRequest, read, read_chunk
+from retrieval_core.service.service_context import ServiceModel
+from retrieval_core.text.quotes import find_quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from retrieval_core.service.reading import ReadResponse
+    from retrieval_core.service.service_context import ServiceContext
+    from retrieval_core.text.quotes import QuoteMatch
+    from retrieval_core.types import Chunk, ChunkValidation
+
+LONGEST_QUOTE = 10_000
+LONGEST_ECHO = 400
+"""Characters of a chunk that does not contain the quote."""
+
+
+class QuoteRequest(ChunkRequest):
+    """A quote, and the chunk or document that it should be in."""
+
+    quote: Annotated[
+        str, Field(min_length=1, max_length=LONGEST_QUOTE, description="The words, as the chunk should have them")
+    ]
+
+
+class QuoteResponse(ServiceModel):
+    """Whether a quote is in a chunk or its document."""
+
+    verdict: Annotated[
+        Literal["exact", "equivalent", "not_found"],
+        Field(description="equivalent: the same words in other typography or markup, or with marked omissions"),
+    ]
+    where: Annotated[Literal["passage", "document"] | None, Field(description="In the chunk, or elsewhere")] = None
+    text: Annotated[
+        str | None, Field(description="The words as they are there; the start of the chunk if they are not found")
+    ] = None
+    offset: Annotated[int | None, Field(description="Start in that text, in code points")] = None
+    file_changed: Annotated[bool, Field(description="Whether the file was changed after it was indexed")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedChunk:
+    """A stored chunk compared with its document.
+
+    Attributes:
+        file_changed: Whether the file was changed after it was indexed; false if it came from none, or it is gone.
+    """
+
+    validation: ChunkValidation
+    file_changed: bool
+
+
+async def verify_quote(context: ServiceContext, request: QuoteRequest) -> QuoteResponse:
+    """Look for a quote in a chunk, and then in its document.
+
+    Raises:
+        NotFoundError: There is no such chunk or document that the caller may see.
+        StoreError: The index can't be read.
+    """
+    entry = await read(context, ReadRequest(id=request.id, index=request.index))
+    chunk = entry.chunk
+    changed = chunk is not None and chunk.id in await changed_since(context, request.index, (chunk,))
+    if (found := await _find(request.quote, entry)) is not None:
+        return _response(found, entry, "document" if chunk is None else "passage", changed=changed)
+    if chunk is not None:
+        with suppress(NotFoundError):
+            document = await read(context, ReadRequest(id=chunk.document_id, index=request.index))
+            if (found := await _find(request.quote, document)) is not None:
+                return _response(found, document, "document", changed=changed)
+    return QuoteResponse(verdict="not_found", text=entry.text[:LONGEST_ECHO], file_changed=changed)
+
+
+async def validate_chunk(context: ServiceContext, request: ChunkRequest) -> ValidatedChunk:
+    """Compare a stored chunk with its document, byte by byte, and its file with the state that was indexed.
+
+    Raises:
+        NotFoundError: There is no such chunk that the caller may see.
+        RetrievalError: As :meth:`retrieval_core.Index.avalidate`.
+    """
+    chunk = await read_chunk(context, request)
+    validation = await (await context.index(request.index).index()).avalidate(chunk.id)
+    if validation is None:
+        raise NotFoundError("Chunk", request.id)
+    return ValidatedChunk(validation, bool(await changed_since(context, request.index, (chunk,))))
+
+
+async def changed_since(context: ServiceContext, name: str | None, chunks: Iterable[Chunk]) -> frozenset[str]:
+    """Return the IDs of chunks whose files were changed after they were indexed; none if that is unknown."""
+    index = await context.index(name).index()
+    with suppress(RetrievalError):
+        return await index.aedited_since(chunks)
+    return frozenset()
+
+
+async def _find(quote: str, entry: ReadResponse) -> QuoteMatch | None:
+    return await asyncio.to_thread(find_quote, quote, entry.text)  # a document may be long
+
+
+def _response(
+    found: QuoteMatch, entry: ReadResponse, where: Literal["passage", "document"], *, changed: bool
+) -> QuoteResponse:
+    return QuoteResponse(
+        verdict=found.verdict,
+        where=where,
+        text=found.words_of(entry.text),
+        offset=found.spans[0].start,
+        file_changed=changed,
+    )

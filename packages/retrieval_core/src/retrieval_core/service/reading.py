@@ -1,0 +1,365 @@
+"""Read chunks and documents by ID, as far as a caller may see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from retrieval_core.errors import InvalidParameterError, NotFoundError, UnreadableFileError
+from retrieval_core.ports import ChunkRange, FetchRequest
+from retrieval_core.service.service_context import WHOLE, ServiceModel
+from retrieval_core.types.filters import chunk_fields, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from retrieval_core.service.service_context import ServiceContext
+    from retrieval_core.types import JSON, Chunk, Document
+    from retrieval_core.types.filters import Filter
+
+LONGEST_ID = 2_000
+MOST_NEIGHBORS = 20
+MOST_CHARACTERS = 200_000
+LARGEST_OFFSET = 2**31 - 1
+LAST_PAGE = 1_000_000
+WIDEST_PICTURE = 2_000
+NARROWEST_PICTURE = 100
+BETWEEN = "\n\n"
+"""What joins the chunks of a document without its text."""
+
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
+IndexName = Annotated[str | None, Field(description="Name of the index. Default: the first one")]
+NeighborCount = Annotated[int, Field(ge=0, le=MOST_NEIGHBORS), WHOLE]
+
+
+class ChunkRequest(ServiceModel):
+    """A chunk, by its ID."""
+
+    id: Annotated[Id, Field(description="ID of a search result")]
+    index: IndexName = None
+
+
+class ReadRequest(ServiceModel):
+    """A chunk or a document, by its ID."""
+
+    id: Annotated[Id, Field(description="ID of a search result or document")]
+    index: IndexName = None
+    around: Annotated[NeighborCount, Field(description="Chunks before and after a chunk to join to it")] = 0
+
+
+class NeighborsRequest(ChunkRequest):
+    """A chunk and those before and after it in its document."""
+
+    before: Annotated[NeighborCount, Field(description="Chunks before it")] = 1
+    after: Annotated[NeighborCount, Field(description="Chunks after it")] = 1
+
+
+class DocumentRequest(ServiceModel):
+    """A part of a document. Offsets count code points."""
+
+    id: Annotated[Id, Field(description="ID of the document")]
+    index: IndexName = None
+    offset: Annotated[int, Field(ge=0, le=LARGEST_OFFSET, description="First character of the part"), WHOLE] = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_CHARACTERS, description="Most characters"), WHOLE] = 50_000
+
+
+class PageRequest(ChunkRequest):
+    """A page of a PDF with a chunk of it."""
+
+    page: Annotated[
+        int | None,
+        Field(ge=1, le=LAST_PAGE, description="Page number, one of the chunk's. Default: its first page"),
+        WHOLE,
+    ] = None
+
+
+class PictureRequest(PageRequest):
+    """A picture of such a page."""
+
+    width: Annotated[
+        int, Field(ge=NARROWEST_PICTURE, le=WIDEST_PICTURE, description="Pixels; very long pages get fewer"), WHOLE
+    ] = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResponse:
+    """A chunk or a whole document.
+
+    Attributes:
+        fields: The fields that filters see, without the text.
+        chunk: The chunk; ``None`` for a document.
+    """
+
+    id: str
+    title: str | None
+    source: str | None
+    text: str
+    fields: Mapping[str, JSON]
+    chunk: Chunk | None = None
+
+
+class DocumentChunk(ServiceModel):
+    """A chunk in its document."""
+
+    id: str
+    start: Annotated[int, Field(description="Start in the text of the whole document, in code points")]
+    end: Annotated[int, Field(description="End, likewise")]
+    section_path: Annotated[tuple[str, ...], Field(description="Headings above it, outermost first")]
+    page_span: Annotated[tuple[int, int] | None, Field(description="First and last page, from 1")] = None
+
+
+class DocumentResponse(ServiceModel):
+    """A document, or a part of it. Offsets count code points."""
+
+    id: str
+    title: str | None = None
+    source: str | None = None
+    timestamp: Annotated[str | None, Field(description="When it was indexed, in UTC")] = None
+    metadata: dict[str, Any]
+    text: Annotated[str, Field(description="The requested part; empty after the end")]
+    offset: Annotated[int, Field(description="Start of the part")]
+    length: Annotated[int, Field(description="Length of the text of the whole document")]
+    last_page: Annotated[int | None, Field(description="Last page or slide that has a chunk")] = None
+    chunks: Annotated[tuple[DocumentChunk, ...], Field(description="Chunks that are in the part, or reach into it")]
+
+
+class PageResponse(ServiceModel):
+    """The position of a chunk on a page. Lengths are points, 72 to an inch."""
+
+    page: Annotated[int, Field(ge=1)]
+    pages: Annotated[int, Field(ge=1, description="Pages of the document")]
+    width: float
+    height: float
+    boxes: Annotated[
+        tuple[Annotated[tuple[float, ...], Field(min_length=4, max_length=4)], ...],
+        Field(
+            description="Left, top, right and bottom of each line of the chunk, from the upper left corner of the "
+            "page; none if its words are not found there"
+        ),
+    ]
+
+
+async def read_chunk(context: ServiceContext, request: ChunkRequest) -> Chunk:
+    """Return a chunk.
+
+    Raises:
+        NotFoundError: There is no such chunk that the caller may see.
+        StoreError: The index can't be read.
+    """
+    store = await context.index(request.index).store()
+    found = await store.fetch(FetchRequest(chunk_ids=(request.id,), filter=context.tenant))
+    if (chunk := found.chunks.get(request.id)) is None:
+        raise NotFoundError("Chunk", request.id)
+    return chunk
+
+
+async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
+    """Return the text of a chunk or document. A document without its text is joined from its chunks.
+
+    Raises:
+        NotFoundError: There is no such chunk or document that the caller may see.
+        StoreError: The index can't be read.
+    """
+    wanted, tenant = request.id, context.tenant
+    store = await context.index(request.index).store()
+    found = await store.fetch(FetchRequest(chunk_ids=(wanted,), document_ids=(wanted,), filter=tenant))
+    if (chunk := found.chunks.get(wanted)) is not None:
+        text = chunk.text
+        if request.around:
+            near = NeighborsRequest(id=wanted, index=request.index, before=request.around, after=request.around)
+            text = _join_texts(await read_neighbors(context, near)) or text
+        return ReadResponse(chunk.id, chunk.title, chunk.source, text, chunk_fields(chunk), chunk)
+    document = found.documents.get(wanted)
+    if document is not None and _may_see(document, tenant):
+        return ReadResponse(document.id, document.title, document.source, document.text, _fields_of(document))
+    found = await store.fetch(FetchRequest(ranges=(ChunkRange.whole(wanted),), filter=tenant))
+    if not found.chunks:
+        raise NotFoundError("Document", wanted)
+    whole = _joined(wanted, _in_order(found.chunks.values()))
+    return ReadResponse(wanted, whole.title, whole.source, whole.text, {"source": whole.source})
+
+
+async def read_neighbors(context: ServiceContext, request: NeighborsRequest) -> tuple[Chunk, ...]:
+    """Return a chunk with those before and after it in its document, in order.
+
+    Raises:
+        NotFoundError: There is no such chunk that the caller may see.
+        StoreError: The index can't be read.
+    """
+    own = await read_chunk(context, ChunkRequest(id=request.id, index=request.index))
+    store, place = await context.index(request.index).store(), own.chunk_index
+    near = ChunkRange(own.document_id, max(0, place - request.before), place + request.after)
+    found = await store.fetch(FetchRequest(chunk_ids=(request.id,), ranges=(near,), filter=context.tenant))
+    return tuple(_in_order(found.chunks.values()))
+
+
+async def read_document(context: ServiceContext, request: DocumentRequest) -> DocumentResponse:
+    """Return a part of a document, with the chunks that are in it or reach into it.
+
+    Raises:
+        NotFoundError: There is no such document that the caller may see.
+        StoreError: The index can't be read.
+    """
+    store = await context.index(request.index).store()
+    whole_range = ChunkRange.whole(request.id)
+    found = await store.fetch(FetchRequest(document_ids=(request.id,), ranges=(whole_range,), filter=context.tenant))
+    chunks, document = _in_order(found.chunks.values()), found.documents.get(request.id)
+    if document is not None and _may_see(document, context.tenant):
+        whole = _stored(document, chunks)
+    elif chunks:
+        whole = _joined(request.id, chunks)
+    else:
+        raise NotFoundError("Document", request.id)
+    end = request.offset + request.limit
+    return DocumentResponse(
+        id=whole.id,
+        title=whole.title,
+        source=whole.source,
+        timestamp=None if whole.timestamp is None else in_utc(whole.timestamp),
+        metadata=dict(whole.metadata),
+        text=whole.text[request.offset : end],
+        offset=request.offset,
+        length=len(whole.text),
+        last_page=max((chunk.page_span.last for chunk, *_ in whole.placed if chunk.page_span), default=None),
+        chunks=tuple(
+            DocumentChunk(
+                id=chunk.id,
+                start=start,
+                end=stop,
+                section_path=chunk.section_path,
+                page_span=None if chunk.page_span is None else (chunk.page_span.first, chunk.page_span.last),
+            )
+            for chunk, start, stop in whole.placed
+            if start < end and stop > request.offset
+        ),
+    )
+
+
+async def read_page(context: ServiceContext, request: PageRequest) -> PageResponse:
+    """Return where a chunk is on one of its pages.
+
+    Raises:
+        NotFoundError: There is no such chunk, or no such page that the caller may see.
+        StoreError: The index can't be read.
+    """
+    chunk = await _chunk_of_visible_document(context, request)
+    index = await context.index(request.index).index()
+    try:
+        place = await index.aplace_on_page(chunk, request.page)
+    except (UnreadableFileError, InvalidParameterError) as error:
+        raise _no_page(request, error) from None
+    return PageResponse(
+        page=place.page, pages=place.pages, width=place.width, height=place.height, boxes=tuple(place.boxes)
+    )
+
+
+async def read_picture(context: ServiceContext, request: PictureRequest) -> bytes:
+    """Return a picture of a page with a chunk, as PNG.
+
+    Raises:
+        NotFoundError: There is no such chunk, or no such page that the caller may see.
+        StoreError: The index can't be read.
+    """
+    chunk = await _chunk_of_visible_document(context, request)
+    index = await context.index(request.index).index()
+    try:
+        return await index.apicture_of_page(chunk, request.width, request.page)
+    except (UnreadableFileError, InvalidParameterError) as error:
+        raise _no_page(request, error) from None
+
+
+def in_utc(moment: datetime) -> str:
+    """Return a moment as ``YYYY-MM-DDTHH:MM:SSZ``; one without a time zone is taken to be in UTC."""
+    from datetime import UTC  # noqa: PLC0415 - the module needs the class for types only
+
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return aware.replace(microsecond=0, tzinfo=None).isoformat() + "Z"  # strftime writes the year 922 with 3 digits
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A document with its chunks.
+
+    Attributes:
+        placed: Those whose place in the text is known, in order, with start and end in code points.
+    """
+
+    id: str
+    text: str
+    placed: tuple[tuple[Chunk, int, int], ...]
+    title: str | None
+    source: str | None
+    timestamp: datetime | None
+    metadata: Mapping[str, JSON]
+
+
+def _stored(document: Document, chunks: Sequence[Chunk]) -> _Whole:
+    placed = tuple((chunk, chunk.span.start, chunk.span.end) for chunk in chunks if chunk.span is not None)
+    return _Whole(
+        document.id, document.text, placed, document.title, document.source, document.timestamp, document.metadata
+    )
+
+
+def _joined(document_id: str, chunks: Sequence[Chunk]) -> _Whole:
+    """Return a document made of its chunks, which are in order. It has the fields that all of these share."""
+    placed: list[tuple[Chunk, int, int]] = []
+    start = 0
+    for chunk in chunks:
+        placed.append((chunk, start, start + len(chunk.text)))
+        start += len(chunk.text) + len(BETWEEN)
+    first = chunks[0]
+    shared = {
+        name: value
+        for name, value in first.metadata.items()
+        if all(name in chunk.metadata and chunk.metadata[name] == value for chunk in chunks)
+    }
+    text = BETWEEN.join(chunk.text for chunk in chunks)
+    return _Whole(document_id, text, tuple(placed), first.title, first.source, first.timestamp, shared)
+
+
+def _join_texts(chunks: Iterable[Chunk]) -> str:
+    """Return chunks of one document as one text, without what a chunk repeats of the one before it."""
+    text, end = "", None
+    for chunk in chunks:
+        repeated = 0 if end is None or chunk.span is None else max(0, end - chunk.span.start)
+        text += ("" if not text or repeated else BETWEEN) + chunk.text[repeated:]
+        end = None if chunk.span is None else chunk.span.end
+    return text
+
+
+def _in_order(chunks: Iterable[Chunk]) -> list[Chunk]:
+    return sorted(chunks, key=lambda chunk: chunk.chunk_index)
+
+
+def _fields_of(document: Document) -> dict[str, JSON]:
+    """Return the fields of a document that filters can name."""
+    moment = document.timestamp.isoformat() if document.timestamp else None
+    return {"source": document.source, "timestamp": moment, **document.metadata}
+
+
+def _may_see(document: Document, tenant: Filter | None) -> bool:
+    """Whether a document itself passes the caller's filter, and not only chunks of it."""
+    return tenant is None or matches(tenant, _fields_of(document))
+
+
+async def _chunk_of_visible_document(context: ServiceContext, request: PageRequest) -> Chunk:
+    """Return a chunk whose whole document the caller may see: a page shows what is around it.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    chunk = await read_chunk(context, ChunkRequest(id=request.id, index=request.index))
+    if context.tenant is not None:
+        store = await context.index(request.index).store()
+        others = (await store.fetch(FetchRequest(ranges=(ChunkRange.whole(chunk.document_id),)))).chunks.values()
+        if not all(matches(context.tenant, chunk_fields(other)) for other in others):
+            raise _no_page(request, "the caller may see only some of the document")
+    return chunk
+
+
+def _no_page(request: PageRequest, reason: object) -> NotFoundError:
+    told = reason.reason if isinstance(reason, UnreadableFileError) else reason
+    return NotFoundError("Page", f"of {request.id}", str(told))

@@ -1,0 +1,85 @@
+"""Who calls a function of the service, and what it may reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from retrieval_core.errors import NotPermittedError
+from retrieval_core.service.redaction import message_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from retrieval_core.service.redaction import Redact
+    from retrieval_core.service.served import ServedIndex, ServedIndexes
+    from retrieval_core.types.filters import Filter
+
+
+def _as_whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
+
+
+WHOLE = BeforeValidator(_as_whole)
+"""JSON has one kind of number: 5.0 is as whole as 5. Put it after the bounds, or the JSON schema lacks them."""
+SEVERAL = BeforeValidator(_as_tuple)
+"""A JSON array for a tuple; put it last."""
+
+
+class ServiceModel(BaseModel):
+    """A request or response of the service. It is frozen, and takes no other fields and no other types."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """The caller of a function of the service. Each face makes one per request.
+
+    Attributes:
+        indexes: The indexes that it can name.
+        tenant: A filter that every chunk must pass that it sees; ``None`` if it sees all.
+        may_write: Whether it may change indexes.
+        on_step: Is told which steps of the work have ended, from any thread.
+    """
+
+    indexes: ServedIndexes
+    tenant: Filter | None = None
+    may_write: bool = False
+    on_step: Callable[[str], None] | None = None
+
+    @property
+    def redact(self) -> Redact:
+        """Makes a message fit for callers; see :mod:`retrieval_core.service.redaction`."""
+        return self.indexes.redact
+
+    def message_of(self, error: BaseException) -> str:
+        """Return the message of an error for the caller."""
+        return message_of(error, self.redact)
+
+    def index(self, name: str | None = None) -> ServedIndex:
+        """Return an index by its name; ``None`` for the first.
+
+        Raises:
+            NotFoundError: There is none of that name.
+        """
+        return self.indexes.named(name)
+
+    def check_writing(self) -> None:
+        """Refuse a caller that may not write.
+
+        Raises:
+            NotPermittedError: It sees a part of the documents only, or may only read.
+        """
+        if self.tenant is not None:
+            msg = "a caller who sees only some of the documents can't change them"
+            raise NotPermittedError(msg)
+        if not self.may_write:
+            msg = "this caller only reads"
+            raise NotPermittedError(msg)
