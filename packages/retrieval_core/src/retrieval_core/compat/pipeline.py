@@ -19,6 +19,7 @@ import logging
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
@@ -50,37 +51,37 @@ from retrieval_core.errors import (
 from retrieval_core.errors import ServiceConnectionError as ConnectionError  # noqa: A004 - the specification's name
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline.lifecycle import Calls, Closing, close_with
-from retrieval_core.pipeline.options import make_plan
+from retrieval_core.pipeline.options import condition_of, make_plan
+from retrieval_core.pipeline.results import make_result
 from retrieval_core.pipeline.stages.embed import QueryEmbedder
-from retrieval_core.pipeline.stages.format import format_context
-from retrieval_core.pipeline.stages.fuse import fuse
-from retrieval_core.pipeline.stages.judge import find_unknown_fields
+from retrieval_core.pipeline.stages.format import context_of
+from retrieval_core.pipeline.stages.judge import CheckFilter
 from retrieval_core.pipeline.stages.rerank import keep_relevant
-from retrieval_core.pipeline.stages.search import Sources, search
+from retrieval_core.pipeline.stages.search import Fuse, Search, Sources
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import FormattedContext, SearchState, digest
 from retrieval_core.pipeline.stages.transform import normalize, should_rewrite
+from retrieval_core.ports import as_store
 from retrieval_core.ports.models import checked_vector
 from retrieval_core.run.caching import CacheEntry, LruCache
 from retrieval_core.run.clock import SystemClock
-from retrieval_core.run.outcomes import Failed, Ok, value_of
+from retrieval_core.run.outcomes import Failed, value_of
 from retrieval_core.run.retry import MAY_PASS
 from retrieval_core.run.sync import SyncBridge
-from retrieval_core.types import Chunk, Degradation, Hit, Query, RewriteResult, Scores, freeze
+from retrieval_core.types import Chunk, Degradation, Hit, Query, RewriteResult, Scores
 from retrieval_core.types import RetrievalResult as LibraryResult
-from retrieval_core.types.filters import Filter, MetadataFilter, chunk_fields
-from retrieval_core.types.filters.syntax import to_json
+from retrieval_core.types.documents import unit_rows
+from retrieval_core.types.filters import MetadataFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
-    from retrieval_core.pipeline.stages.state import Plan
-    from retrieval_core.ports import LLM, Embedder, RelevanceFilter, Rewriter, Store
+    from retrieval_core.pipeline import Stage
+    from retrieval_core.pipeline.options import Filters
+    from retrieval_core.ports import Embedder, RelevanceFilter, Store
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.runner import Run
-
-    Filters = Filter | MetadataFilter | Mapping[str, Any] | None
 
 __all__ = [
     "CacheConfig", "CacheEntry", "CompressionResult", "CompressorConfig", "ConfigurationError", "ConnectionError",
@@ -91,8 +92,6 @@ __all__ = [
     "RewriterConfig", "SearchConfig", "SearchError", "SearchResult", "ValidationError", "VectorSearcher",
 ]  # fmt: skip
 logger = logging.getLogger("retrieval_core")
-COMPONENTS = ("query_processor", "vector_searcher", "context_compressor", "query_rewriter", "document_formatter")
-"""The attributes of a pipeline that can be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class QueryConfig:
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """How passages are found: the best ``top_k``, or with ``mmr`` as many different ones of the best ``fetch_k``."""
+    """How chunks are found: the best ``top_k``, or with ``mmr`` as many different ones of the best ``fetch_k``."""
 
     top_k: int = 4
     fetch_k: int = 20
@@ -117,7 +116,7 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True)
 class CompressorConfig:
-    """Whether passages are judged by a language model, and by which instructions; ``None`` for the built-in ones."""
+    """Whether a language model judges chunks, and by which instructions; ``None`` for the built-in ones."""
 
     enabled: bool = True
     relevance_prompt: str | None = None
@@ -125,7 +124,7 @@ class CompressorConfig:
 
 @dataclass(frozen=True, slots=True)
 class RewriterConfig:
-    """How often, and below which relevance, a question is put into other words."""
+    """How often, and below which relevance, a query is rewritten."""
 
     max_attempts: int = 2
     relevance_threshold: float = 0.5
@@ -134,7 +133,7 @@ class RewriterConfig:
 
 @dataclass(frozen=True, slots=True)
 class FormatterConfig:
-    """How passages become one text; ``max_context_length`` in code points."""
+    """How documents become one text; ``max_context_length`` in code points."""
 
     template: str | None = None
     delimiter: str = "\n\n---\n\n"
@@ -144,7 +143,7 @@ class FormatterConfig:
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """How many results are kept, and for how long."""
+    """How many results are cached, and for how many seconds."""
 
     enabled: bool = True
     ttl_seconds: int = 300
@@ -196,29 +195,24 @@ class RetrievalConfig:
         Raises:
             ConfigurationError: A setting is outside its range.
         """
-        query, wanted, formatter = self.query_config, self.search_config, self.formatter_config
-        compressor, rewriter, cache = self.compressor_config, self.rewriter_config, self.cache_config
+        query, search, cache = self.query_config, self.search_config, self.cache_config
+        compressor, rewriter, formatter = self.compressor_config, self.rewriter_config, self.formatter_config
         settings: dict[str, Any] = {
-            "query": {"max_length": query.max_length, "normalize_unicode": query.normalize_unicode},
-            "embedder": {"openai": {"model": query.embedding_model}},
-            "search": {**asdict(wanted), "fetch_k": max(wanted.fetch_k, wanted.top_k)},
-            "relevance_filter": {
-                "kind": "llm" if compressor.enabled else "none",
-                "llm": {"prompt": compressor.relevance_prompt},
-            },
-            "rewriter": {
-                "max_attempts": rewriter.max_attempts,
-                "relevance_threshold": rewriter.relevance_threshold,
-                "llm": {"prompt": rewriter.rewrite_prompt},
-            },
+            "query.max_length": query.max_length,
+            "query.normalize_unicode": query.normalize_unicode,
+            "embedder.openai.model": query.embedding_model,
+            "search": {**asdict(search), "fetch_k": max(search.fetch_k, search.top_k)},
+            "relevance_filter.kind": "llm" if compressor.enabled else "none",
+            "relevance_filter.llm.prompt": compressor.relevance_prompt,
+            "rewriter.max_attempts": rewriter.max_attempts,
+            "rewriter.relevance_threshold": rewriter.relevance_threshold,
+            "rewriter.llm.prompt": rewriter.rewrite_prompt,
             "format": {**asdict(formatter), "template": formatter.template or DocumentFormatter.DEFAULT_TEMPLATE},
-            "cache": {
-                "kind": "memory" if cache.enabled else "none",
-                "ttl_seconds": cache.ttl_seconds,
-                "max_size": cache.max_size,
-            },
-            "retry": {"max_retries": self.max_retries},
-            "evaluation": {"kind": "auto" if self.enable_evaluation else "none"},
+            "cache.kind": "memory" if cache.enabled else "none",
+            "cache.ttl_seconds": cache.ttl_seconds,
+            "cache.max_size": cache.max_size,
+            "retry.max_retries": self.max_retries,
+            "evaluation.kind": "auto" if self.enable_evaluation else "none",
         }
         config = load_config(PRESET, {**settings, **(overrides or {})}, environment)
         return config if self.retry_config is None else config.model_copy(update={"retry": self.retry_config})
@@ -226,7 +220,7 @@ class RetrievalConfig:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A passage, of the shape that LangChain gives its documents; theirs serve as well wherever one is taken."""
+    """A document as LangChain's: text and metadata. Theirs, and chunks of this library, are accepted too."""
 
     page_content: str
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -235,7 +229,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ProcessedQuery:
-    """A question with its vector; ``truncated`` if and only if something of it was cut off."""
+    """A query with its vector; ``truncated`` if and only if it was too long."""
 
     original: str
     normalized: str
@@ -245,7 +239,7 @@ class ProcessedQuery:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Passages with the cosine of each, in [0, 1]."""
+    """Documents with the cosine of each, in [0, 1]."""
 
     documents: list[Document]
     scores: list[float | None]
@@ -287,8 +281,15 @@ class RetrievalResult:
     """The parts that did not work as configured, and warnings about the filter."""
 
 
-class QueryProcessor:
-    """Checks, normalizes and embeds queries; the model stays the caller's to close.
+class _Component:
+    """A part of the pipeline that also works by itself: it calls a stage of the library, with its retries."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._calls = Calls(RetrievalConfig(**settings).to_config())
+
+
+class QueryProcessor(_Component):
+    """Validates, normalizes and embeds queries. You close the model yourself.
 
     Args:
         config: How a query is prepared.
@@ -299,38 +300,42 @@ class QueryProcessor:
     """
 
     def __init__(self, config: QueryConfig, embeddings_model: Any) -> None:
+        super().__init__(query_config=config)
         self.config = config
         self.embeddings_model = embeddings_model
-        self._embedder = adapt_embedder(embeddings_model)
-        self._calls = Calls(RetrievalConfig(query_config=config).to_config())
+        self._embedder = QueryEmbedder(adapt_embedder(embeddings_model))
 
     def process(self, query: str) -> ProcessedQuery:
-        """Return a question ready to be searched for.
+        """Return a query ready to be searched for.
 
         Raises:
-            QueryValidationError: It is empty or no text.
+            QueryValidationError: It is empty, or is not text.
             EmbeddingError: It could not be embedded; ``query`` has it.
         """
         asked = normalize(query, self._calls.config.query)
-        embedding = QueryEmbedder(self._embedder).embed(self._calls.begin(), asked)
-        vector = value_of(self._calls.sync.run(embedding))
+        vector = value_of(self._calls.sync.run(self._embedder.embed(self._calls.begin(), asked)))
         return ProcessedQuery(asked.original, asked.text, vector.tolist(), asked.truncated)
 
 
-class VectorSearcher:
-    """Finds passages by a question's vector; the store stays the caller's to close."""
+class VectorSearcher(_Component):
+    """Finds documents by the vector of a query. You close the store yourself.
+
+    Raises:
+        InvalidParameterError: The store lacks a method.
+    """
 
     def __init__(self, config: SearchConfig, vector_store: Store) -> None:
-        check_store(vector_store)
+        super().__init__(search_config=config)
         self.config = config
         self.vector_store = vector_store
-        self.retriever: Sources | None = None
-        self._calls = Calls(RetrievalConfig(search_config=config).to_config())
+        self.retriever: tuple[Stage, ...] | None = None
+        self._store = as_store(vector_store)
 
     def initialize(self) -> None:
         """Make the retriever; the first search does so itself."""
-        # Questions come with their vectors, so that their embedder is never asked.
-        self.retriever = Sources(self.vector_store, QueryEmbedder(cast("Embedder", self)))
+        config, store = self._calls.config, self._store
+        embedder = QueryEmbedder(cast("Embedder", self))  # never called, since queries come with their vectors
+        self.retriever = (Search(Sources(store, embedder), config, 0), Fuse(config), Select(store), CheckFilter(store))
 
     def search(self, query_embedding: Sequence[float], filters: Filters = None) -> SearchResult:
         """Search for a vector. Without hits the result is empty.
@@ -340,8 +345,8 @@ class VectorSearcher:
             filters: Filter that every chunk must pass.
 
         Raises:
-            FilterError: The filter is not well formed.
-            RetrievalError: The index cannot be searched, after all attempts; a service that cannot be reached is a
+            FilterError: The filter is invalid.
+            RetrievalError: The index can't be searched, after all retries; if a service can't be reached, it is a
                 ``ConnectionError``.
         """
         return self._calls.sync.run(self._search(query_embedding, filters))
@@ -349,41 +354,26 @@ class VectorSearcher:
     async def _search(self, query_embedding: Sequence[float], filters: Filters) -> SearchResult:
         if self.retriever is None:
             self.initialize()
-        sources = cast("Sources", self.retriever)
-        store = self.vector_store
-        plan = make_plan(self._calls.config, filters, {"mode": "dense"}, store=store, has_embedder=True)
-        vector = checked_vector(query_embedding, len(query_embedding), "")
-        vector = vector / float(vector @ vector) ** 0.5
-        run = self._calls.begin()
-        query = Query("", "", embedding=vector)
-        found = await search(run, sources, query, replace(plan, has_words=False))
-        if found.dense is None:
-            value_of(found.failures[-1])
-        ranked = fuse(found.dense, None, dense_weight=plan.dense_weight)
-        selected = await Select(store)(run, SearchState.of(query, plan).but(found=found, ranked=ranked))
-        for failure in selected.failures:
-            value_of(failure)
+        config, run = self._calls.config, self._calls.begin()
+        plan = make_plan(config, filters, {"mode": "dense"}, store=self._store, has_embedder=True)
+        vector = unit_rows(checked_vector(query_embedding, len(query_embedding), ""))
+        state = SearchState.of(Query("", "", embedding=vector), replace(plan, has_words=False))
+        for stage in cast("tuple[Stage, ...]", self.retriever):
+            state = await stage(run, state)
+        if state.error is not None:
+            value_of(state.failures[-1])
+        result = make_result(run, state, set())
         return SearchResult(
-            [_as_document(hit.chunk) for hit in selected.hits],
-            [hit.scores.dense for hit in selected.hits],
+            [_as_document(chunk) for chunk in result.documents],
+            list(result.scores),
             list(query_embedding),
-            {} if plan.condition is None else to_json(plan.condition),
-            await self._degraded(run, found.failures, selected, plan),
+            cast("dict[str, Any]", result.metadata["filters_applied"]),
+            result.degraded,
         )
 
-    async def _degraded(
-        self, run: Run, failures: Sequence[Failed], selected: SearchState, plan: Plan
-    ) -> tuple[Degradation, ...]:
-        told = (*_as_degradations(failures), *selected.degraded)
-        if plan.condition is None:
-            return told
-        seen = (chunk_fields(hit.chunk) for hit in selected.hits)
-        unknown = await find_unknown_fields(run, self.vector_store, plan.condition, seen)
-        return told if unknown is None else (*told, Degradation("filter", unknown))
 
-
-class ContextCompressor:
-    """Leaves out documents that do not bear on a query; without a language model every one stays.
+class ContextCompressor(_Component):
+    """Drops documents that are not relevant to a query; without a language model all of them stay.
 
     Args:
         config: Whether and how documents are judged.
@@ -394,34 +384,32 @@ class ContextCompressor:
     """
 
     def __init__(self, config: CompressorConfig, llm: Any | None) -> None:
+        super().__init__(compressor_config=config)
         self.config = config
         self.llm = llm
-        self._model = None if llm is None else adapt_llm(llm)
         self.compressor: RelevanceFilter | None = None
-        self._calls = Calls(RetrievalConfig(compressor_config=config).to_config())
+        self._model = None if llm is None else adapt_llm(llm)
 
     def initialize(self) -> None:
         """Make the filter; the first call of :meth:`compress` does so itself."""
         self.compressor = build_relevance_filter(self._calls.config.relevance_filter, self._model)
 
     def compress(self, query: str, documents: Sequence[Document | Chunk]) -> CompressionResult:
-        """Return the documents that bear on a question; one that could not be judged stays, and the log says so."""
+        """Return the documents that are relevant to a query. One that could not be judged stays, with a warning."""
         if self.compressor is None:
             self.initialize()
         if self.compressor is None:
             return CompressionResult(list(documents), 0, [])
         hits = _as_hits(documents)
         given = {id(hit.chunk): document for hit, document in zip(hits, documents, strict=True)}
-        judging = keep_relevant(self._calls.begin(), self.compressor, query, hits)
-        judged = self._calls.sync.run(judging)
-        _warn(judged.failures)
+        judged = self._calls.sync.run(keep_relevant(self._calls.begin(), self.compressor, query, hits))
         kept = [given[id(hit.chunk)] for hit in judged.hits]
-        degraded = _as_degradations(judged.failures)
+        degraded = tuple(map(_as_degradation, judged.failures))
         return CompressionResult(kept, len(documents) - len(kept), list(judged.relevance_scores), degraded)
 
 
-class QueryRewriter:
-    """Rewrites queries; without a language model every one stays as it is.
+class QueryRewriter(_Component):
+    """Rewrites queries; without a language model every query stays as it is.
 
     Args:
         config: How often, and below which relevance.
@@ -432,22 +420,20 @@ class QueryRewriter:
     """
 
     def __init__(self, config: RewriterConfig, llm: Any | None) -> None:
+        super().__init__(rewriter_config=config)
         self.config = config
         self.llm = llm
-        self._calls = Calls(RetrievalConfig(rewriter_config=config).to_config())
-        self._rewriter: Rewriter | None = build_rewriter(
-            self._calls.config.rewriter, None if llm is None else adapt_llm(llm)
-        )
+        self._rewriter = build_rewriter(self._calls.config.rewriter, None if llm is None else adapt_llm(llm))
 
     def should_rewrite(self, relevance_score: float) -> bool:
-        """Whether a search did badly enough: if and only if its score is below the threshold."""
+        """Return whether a search did badly enough: if and only if its score is below the threshold."""
         return should_rewrite(relevance_score, self.config.relevance_threshold)
 
     def rewrite(self, query: str, context: str | None = None) -> RewriteResult:
-        """Return a question in other words: one attempt; the log says why where the question stays as it is.
+        """Return a query in other words, after one attempt. If the model fails, it stays as it is, with a warning.
 
         Raises:
-            QueryValidationError: It is empty or no text.
+            QueryValidationError: The query is empty, or is not text.
         """
         asked = normalize(query, self._calls.config.query)
         if self._rewriter is None:
@@ -455,7 +441,7 @@ class QueryRewriter:
         call = self._calls.begin().call("rewrite", self._rewriter.rewrite, asked.text, context or "")
         outcome = self._calls.sync.run(call)
         if isinstance(outcome, Failed):
-            _warn((outcome,))
+            _as_degradation(outcome)
             return RewriteResult(query, query, 1, "the language model failed")
         return RewriteResult(query, outcome.value.query, 1, outcome.value.reason)
 
@@ -472,38 +458,32 @@ class DocumentFormatter:
     def format(
         self, documents: Sequence[Document | Chunk], scores: Sequence[float | None] | None = None
     ) -> FormattedContext:
-        """Return documents as one text; ``review_text`` is a document's text, and what it lacks is written ``N/A``.
+        """Return documents as one text; ``review_text`` is a document's text, and missing fields are ``N/A``.
 
-        Scores are shown where ``include_scores`` says so.
+        Scores are shown if ``include_scores`` is set.
 
         Raises:
             InvalidParameterError: There are not as many scores as documents.
         """
-        settings = self._settings
-        return format_context(
-            _as_hits(documents, scores),
-            template=settings.template,
-            delimiter=settings.delimiter,
-            include_scores=settings.include_scores and scores is not None,
-            max_length=settings.max_context_length,
-        )
+        shows_scores = self._settings.include_scores and scores is not None
+        settings = self._settings.model_copy(update={"include_scores": shows_scores})
+        return context_of(_as_hits(documents, scores), settings)
 
 
 class ResultCache:
-    """Keeps results for a while, in memory, for several threads; those asked for longest ago go first."""
+    """Caches results in memory, for several threads; if it is full, the least recently used one goes."""
 
     def __init__(self, config: CacheConfig, *, clock: Clock | None = None) -> None:
         self.config = config
-        self._cache: LruCache[str, RetrievalResult] = LruCache(
-            config.max_size, config.ttl_seconds, (clock or SystemClock()).now
-        )
+        now = (clock or SystemClock()).now
+        self._cache: LruCache[str, RetrievalResult] = LruCache(config.max_size, config.ttl_seconds, now)
 
     def get(self, query: str, filters: Filters = None) -> RetrievalResult | None:
         """Return the cached result of a query and its filters; ``None`` if there is none, or it has expired."""
         return self._cache.get(_key(query, filters)) if self.config.enabled else None
 
     def set(self, query: str, result: RetrievalResult, filters: Filters = None) -> None:
-        """Keep a result."""
+        """Cache a result."""
         if self.config.enabled:
             self._cache.set(_key(query, filters), result)
 
@@ -512,24 +492,23 @@ class ResultCache:
         return self._cache.entry(_key(query, filters))
 
     def clear(self) -> None:
-        """Forget all results."""
+        """Remove all results."""
         self._cache.clear()
 
 
 class RetrievalPipeline(Closing):
-    """Finds what answers a question; a :class:`retrieval_core.pipeline.RetrievalPipeline` by other names.
+    """Finds what answers a query; a :class:`retrieval_core.pipeline.RetrievalPipeline` by other names.
 
-    The components are there after :meth:`initialize`, which the first query calls. Each of them can be replaced by an
-    object with the same methods; queries after that are carried out by the components. A model or store that is not
-    given is made from the settings in the environment. It owns what it uses, and closes it.
+    :meth:`initialize`, which the first query calls, makes the components. Each of them can be replaced by an object
+    with the same methods, which later queries call. A model or store that is not given is made from the settings in the
+    environment. Closing the pipeline closes its models and its store.
 
     Args:
-        config: How.
-        embeddings_model: Used in place of OpenAI's: an embedder of this library, or embeddings of LangChain.
-        vector_store: Used in place of Pinecone's.
-        llm: Used in place of OpenAI's: a language model of this library, or a chat model of LangChain. If store and
-            embedder are given and this is not, there is none.
-        settings: Keys and the name of the index; the environment's if it is not given.
+        config: The settings.
+        embeddings_model: Replaces OpenAI's: an embedder of this library, or embeddings of LangChain.
+        vector_store: Replaces Pinecone's.
+        llm: Replaces OpenAI's: a language model of this library, or a chat model of LangChain. If store and embedder
+            are given and this is not, there is none.
 
     Raises:
         InvalidParameterError: A model or the store is of another kind.
@@ -542,12 +521,7 @@ class RetrievalPipeline(Closing):
         embeddings_model: Any | None = None,
         vector_store: Store | None = None,
         llm: Any | None = None,
-        settings: RetrievalSettings | None = None,
     ) -> None:
-        if vector_store is not None:
-            check_store(vector_store)
-        embedder: Embedder | None = None if embeddings_model is None else adapt_embedder(embeddings_model)
-        model: LLM | None = None if llm is None else adapt_llm(llm)
         self.config = config
         self.query_processor: Any = None
         self.vector_searcher: Any = None
@@ -555,134 +529,114 @@ class RetrievalPipeline(Closing):
         self.query_rewriter: Any = None
         self.document_formatter: Any = None
         self.cache: Any = None
-        self._embedder, self._store, self._llm, self._settings = embedder, vector_store, model, settings
+        self._embedder = None if embeddings_model is None else adapt_embedder(embeddings_model)
+        self._store = None if vector_store is None else as_store(vector_store)
+        self._llm = None if llm is None else adapt_llm(llm)
         self._pipeline: LibraryPipeline | None = None
-        self._own: dict[str, object] = {}
+        self._made: dict[str, object] = {}
         self._lock = Lock()
 
     def initialize(self) -> None:
-        """Make all parts; doing so again changes nothing.
+        """Make all components. Calling it again changes nothing.
 
         Raises:
             ConfigurationError: A setting is outside its range, or missing; ``missing_keys`` names those.
         """
         with self._lock:
             if self._pipeline is None:
-                self._pipeline = self._made()
+                self._pipeline = self._make()
 
-    def _made(self) -> LibraryPipeline:
-        overrides: dict[str, Any] = {"cache.kind": "none"}  # results are kept in self.cache, where they can be seen
+    def _make(self) -> LibraryPipeline:
+        overrides: dict[str, Any] = {"cache.kind": "none"}  # results are cached in self.cache, which you can see
         environment = None
         if self._embedder is None or self._store is None:
-            settings = self._settings or RetrievalSettings()
+            settings = RetrievalSettings()
             environment = settings.prefixed
             overrides |= {key: getattr(settings, name) for name in CREDENTIALS for key in KEYS[name]}
         elif self._llm is None:
             overrides["llm.kind"] = "none"
-        config = self.config.to_config(overrides, environment)
+        ours, config = self.config, self.config.to_config(overrides, environment)
         embedder = self._embedder or cast("Embedder", build_embedder(config.embedder))
         store = self._store or build_store(config.store, Path(config.index), embedder)
         llm = self._llm or build_llm(config.llm)
-        ours = self.config
-        self.query_processor = QueryProcessor(ours.query_config, embedder)
-        self.vector_searcher = VectorSearcher(ours.search_config, store)
-        self.context_compressor = ContextCompressor(ours.compressor_config, llm)
-        self.query_rewriter = QueryRewriter(ours.rewriter_config, llm)
-        self.document_formatter = DocumentFormatter(ours.formatter_config)
         self.cache = ResultCache(ours.cache_config)
-        self._own = {name: getattr(self, name) for name in COMPONENTS}
+        self._made = {
+            "query_processor": QueryProcessor(ours.query_config, embedder),
+            "vector_searcher": VectorSearcher(ours.search_config, store),
+            "context_compressor": ContextCompressor(ours.compressor_config, llm),
+            "query_rewriter": QueryRewriter(ours.rewriter_config, llm),
+            "document_formatter": DocumentFormatter(ours.formatter_config),
+        }
+        vars(self).update(self._made)
         return build_pipeline(config, store, embedder, llm=llm)
 
     def retrieve(self, query: str, filters: Filters = None) -> RetrievalResult:
-        """Find what answers a question; the same as :meth:`aretrieve`, from synchronous code."""
+        """Find what answers a query; the same as :meth:`aretrieve`, from synchronous code."""
         self.initialize()
         return cast("LibraryPipeline", self._pipeline).sync.run(self.aretrieve(query, filters))
 
     async def aretrieve(self, query: str, filters: Filters = None) -> RetrievalResult:
-        """Find what answers a question; asked again, from the cache, unless something did not work the first time.
+        """Find what answers a query. The same query again comes from the cache, if nothing failed the first time.
 
         Raises:
-            QueryValidationError: The question is empty or no text.
+            QueryValidationError: The query is empty, or is not text.
             EmbeddingError: It could not be embedded, and the store has no keyword search.
-            RetrievalError: As :meth:`retrieval_core.pipeline.RetrievalPipeline.aretrieve`. A store that cannot be
+            RetrievalError: As :meth:`retrieval_core.pipeline.RetrievalPipeline.aretrieve`. A store that can't be
                 reached is no error: the result is empty, and its metadata has the error.
         """
         started = perf_counter()
         if self._pipeline is None:
             await asyncio.to_thread(self.initialize)
         pipeline, cache = cast("LibraryPipeline", self._pipeline), cast("ResultCache", self.cache)
-        normalize(query, pipeline.config.query)  # what is no question is refused before it is looked for
-        if (kept := cache.get(query, filters)) is not None:
-            own = {"documents": [*kept.documents], "scores": [*kept.scores]}  # whoever changes them changes their own
-            return replace(kept, **own, from_cache=True, latency_ms=(perf_counter() - started) * 1000)
-        logger.debug("query %r, filters %r", query, filters)
-        if any(getattr(self, name) is not part for name, part in self._own.items()):
-            result = await self._retrieve_by_components(query, filters, started)
+        normalize(query, pipeline.config.query)  # what is no query is refused before it is looked for
+        if (cached := cache.get(query, filters)) is not None:
+            return _copy(cached, from_cache=True, latency_ms=(perf_counter() - started) * 1000)
+        if any(getattr(self, name) is not component for name, component in self._made.items()):
+            result = await self._retrieve_by_components(query, filters)
         else:
-            result = await self._retrieve_by_pipeline(pipeline, query, filters)
-        for document, score in zip(result.documents, result.scores, strict=True):
-            logger.debug("result of %r: %s %s %r", query, document.id, score, document.page_content)
+            result = _as_result(await pipeline.aretrieve(query, filters))
+        result = replace(result, latency_ms=(perf_counter() - started) * 1000)
+        found = [(one.id, score, one.page_content) for one, score in zip(result.documents, result.scores, strict=True)]
+        logger.debug("query %r, filters %r: %s", query, filters, found)
         is_whole = all(entry.stage == "filter" for entry in result.degraded)
         if is_whole and "error" not in result.metadata:
-            cache.set(query, replace(result, documents=[*result.documents], scores=[*result.scores]), filters)
-        return result
+            cache.set(query, result, filters)
+        return _copy(result)
 
-    async def _retrieve_by_pipeline(self, pipeline: LibraryPipeline, query: str, filters: Filters) -> RetrievalResult:
-        found = await pipeline.aretrieve(query, filters)
-        return RetrievalResult(
-            query,
-            [_as_document(chunk) for chunk in found.documents],
-            found.formatted_context,
-            list(found.scores),
-            found.metadata,
-            found.latency_ms,
-            evaluation_scores=found.evaluation_scores,
-            degraded=found.degraded,
-        )
-
-    async def _retrieve_by_components(self, query: str, filters: Filters, started: float) -> RetrievalResult:
+    async def _retrieve_by_components(self, query: str, filters: Filters) -> RetrievalResult:
         """Search with the present components, including replaced ones."""
         config = cast("LibraryPipeline", self._pipeline).config
         asked = normalize(query, config.query)
+        most = self.config.rewriter_config.max_attempts
+        tried: list[tuple[float, RetrievalResult]] = []
+        attempts, text = 0, query
         async with Calls(config) as calls:
-            searching = _Components(self, calls.begin())
-            processed = value_of(await searching.call("query_processor", "process", query))
-            best = await searching.search(query, processed.embedding, filters)
-            attempts, text = 0, query
-            while best.error is None and attempts < self.config.rewriter_config.max_attempts:
-                if not self.query_rewriter.should_rewrite(best.relevance):
+            components = _Components(self, calls.begin())
+            while True:
+                tried.append(await components.search(query, text, filters))
+                is_over = attempts == most or "error" in tried[-1][1].metadata
+                if is_over or not self.query_rewriter.should_rewrite(max(tried, key=itemgetter(0))[0]):
                     break
                 attempts += 1
-                rewritten = await searching.rewrite(text)
-                if rewritten is None or rewritten == text:
+                rewritten = await components.call("query_rewriter", "rewrite", text)
+                if rewritten is None or rewritten.rewritten_query == text:
                     break
-                text = rewritten
-                processed = value_of(await searching.call("query_processor", "process", text))
-                again = await searching.search(query, processed.embedding, filters)
-                best = again if again.error is None and again.relevance > best.relevance else best
-            formatted = value_of(await searching.call("document_formatter", "format", best.documents, best.scores))
-        metadata: dict[str, Any] = {
+                text = rewritten.rewritten_query
+            best = max(tried, key=itemgetter(0))[1]
+            formatted = await components.call("document_formatter", "format", best.documents, best.scores, needed=True)
+        metadata = {
             "query_normalized": asked.text,
             "query_truncated": asked.truncated,
-            "filters_applied": dict(best.filters_applied),
-            "documents_fetched": best.fetched,
-            "documents_after_compression": len(best.documents),
+            **best.metadata,
             "query_rewritten": text != query,
             "rewrite_attempts": attempts,
         }
-        if best.error is not None:
-            metadata["error"] = best.error
-        return RetrievalResult(
-            query,
-            best.documents,
-            formatted.text,
-            best.scores,
-            metadata,
-            (perf_counter() - started) * 1000,
-            evaluation_scores={"context_precision": None, "response_relevancy": None}
-            if self.config.enable_evaluation
-            else None,
-            degraded=tuple(dict.fromkeys(searching.degraded)),
+        return replace(
+            best,
+            formatted_context=formatted.text,
+            metadata=metadata,
+            evaluation_scores=dict.fromkeys(EvaluationScores.model_fields) if self.config.enable_evaluation else None,
+            degraded=tuple(dict.fromkeys(components.degraded)),
         )
 
     async def aclose(self) -> None:
@@ -694,23 +648,11 @@ class RetrievalPipeline(Closing):
             close_with(stack, (self._llm, self._embedder, self._store))
 
     def close(self) -> None:
-        """Close what it uses; see :meth:`aclose`."""
+        """Close all components; see :meth:`aclose`."""
         if self._pipeline is not None:
             self._pipeline.close()
         else:
             SyncBridge().finish(self.aclose)
-
-
-@dataclass(frozen=True, slots=True)
-class _Searched:
-    """The outcome of one search and its compression."""
-
-    documents: list[Any] = field(default_factory=list[Any])
-    scores: list[float | None] = field(default_factory=list["float | None"])
-    fetched: int = 0
-    relevance: float = 0.0
-    filters_applied: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    error: str | None = None
 
 
 class _Components:
@@ -721,42 +663,41 @@ class _Components:
         self._run = run
         self.degraded: list[Degradation] = []
 
-    async def call(self, component: str, method: str, *arguments: object) -> Ok[Any] | Failed:
-        part = getattr(self._pipeline, component)
-        has_retries = isinstance(part, (QueryProcessor, VectorSearcher, ContextCompressor, QueryRewriter))
-        run = self._run.without_retries() if has_retries else self._run
-        return await run.call(component, getattr(part, method), *arguments)
+    async def call(self, component: str, method: str, *arguments: object, needed: bool = False) -> Any:
+        """Return the result of a component; ``None`` if it failed.
 
-    async def search(self, query: str, embedding: Sequence[float], filters: Filters) -> _Searched:
-        outcome = await self.call("vector_searcher", "search", embedding, filters)
-        if isinstance(outcome, Failed):
-            self._note(outcome)
-            return _Searched(error=outcome.reason)
-        found = outcome.value
-        self.degraded += getattr(found, "degraded", ())
-        documents, judged = list(found.documents), list[float]()
-        compressed = await self.call("context_compressor", "compress", query, documents)
-        if isinstance(compressed, Failed):
-            self._note(compressed)
-        else:
-            documents, judged = list(compressed.value.documents), list(compressed.value.relevance_scores)
-            self.degraded += getattr(compressed.value, "degraded", ())
+        Raises:
+            RetrievalError: It failed, and it is needed.
+        """
+        part = getattr(self._pipeline, component)
+        run = self._run.without_retries() if isinstance(part, _Component) else self._run
+        outcome = await run.call(component, getattr(part, method), *arguments)
+        if isinstance(outcome, Failed) and not needed:
+            self.degraded.append(_as_degradation(outcome))
+            return None
+        result = value_of(outcome)
+        self.degraded += getattr(result, "degraded", ())
+        return result
+
+    async def search(self, query: str, text: str, filters: Filters) -> tuple[float, RetrievalResult]:
+        """Return what was found for a text, not yet formatted, and before it, how relevant it is to the query."""
+        processed = await self.call("query_processor", "process", text, needed=True)
+        found = await self.call("vector_searcher", "search", processed.embedding, filters)
+        if found is None:
+            facts = {"documents_fetched": 0, "documents_after_compression": 0, "error": self.degraded[-1].reason}
+            return -1.0, RetrievalResult(query, [], "", [], facts)
+        judged = await self.call("context_compressor", "compress", query, list(found.documents))
+        documents = list(found.documents if judged is None else judged.documents)
         known = {id(document): score for document, score in zip(found.documents, found.scores, strict=True)}
         scores = [known.get(id(document)) for document in documents]
-        relevance = max(judged or [score for score in scores if score is not None], default=0.0)
-        applied = getattr(found, "filters_applied", {})
-        return _Searched(documents, scores, len(found.documents), relevance, applied)
-
-    async def rewrite(self, query: str) -> str | None:
-        outcome = await self.call("query_rewriter", "rewrite", query)
-        if isinstance(outcome, Failed):
-            self._note(outcome)
-            return None
-        return outcome.value.rewritten_query
-
-    def _note(self, failed: Failed) -> None:
-        self.degraded.append(Degradation(failed.stage, failed.reason))
-        _warn((failed,))
+        facts = {
+            "filters_applied": dict(getattr(found, "filters_applied", {})),
+            "documents_fetched": len(found.documents),
+            "documents_after_compression": len(documents),
+        }
+        relevance = [] if judged is None else list(judged.relevance_scores)
+        best = max(relevance or [score for score in scores if score is not None], default=0.0)
+        return best, RetrievalResult(query, documents, "", scores, facts)
 
 
 class _Model(BaseModel):
@@ -764,7 +705,7 @@ class _Model(BaseModel):
 
 
 class DocumentScore(_Model):
-    """A passage with its similarity to the question."""
+    """A document with its similarity to the query."""
 
     content: str
     metadata: dict[str, Any]
@@ -831,18 +772,25 @@ class RetrievalResponse(_Model):
         )
 
 
-def check_store(store: object) -> None:
-    """Raise :class:`InvalidParameterError` for what is no store."""
-    if not (callable(getattr(store, "search", None)) and callable(getattr(store, "fetch", None))):
-        msg = (
-            "a vector store has search() and fetch(), see retrieval_core.ports.Store; got a "
-            f"{type(store).__module__}.{type(store).__qualname__}"
-        )
-        raise InvalidParameterError(msg)
-
-
 def _as_document(chunk: Chunk) -> Document:
     return Document(chunk.text, chunk.metadata, chunk.id)
+
+
+def _as_result(found: LibraryResult) -> RetrievalResult:
+    return RetrievalResult(
+        found.query,
+        [_as_document(chunk) for chunk in found.documents],
+        found.formatted_context,
+        list(found.scores),
+        found.metadata,
+        evaluation_scores=found.evaluation_scores,
+        degraded=found.degraded,
+    )
+
+
+def _copy(result: RetrievalResult, **changes: Any) -> RetrievalResult:
+    """Return a result with lists of its own, which its receiver may change."""
+    return replace(result, documents=[*result.documents], scores=[*result.scores], **changes)
 
 
 def _as_hits(documents: Sequence[object], scores: Sequence[float | None] | None = None) -> tuple[Hit, ...]:
@@ -867,19 +815,10 @@ def _as_chunk(document: Any, number: int) -> Chunk:
 
 
 def _key(query: str, filters: Filters) -> str:
-    """Return what names a question with its filters; no filter and an empty one are the same."""
-    fields = (
-        {name: value for name, value in asdict(filters).items() if value is not None}
-        if isinstance(filters, MetadataFilter)
-        else filters
-    )
-    return digest(query, fields if isinstance(fields, Filter) else freeze(fields) if fields else None)
+    return digest(query, condition_of(filters))
 
 
-def _as_degradations(failures: Sequence[Failed]) -> tuple[Degradation, ...]:
-    return tuple(Degradation(failure.stage, failure.reason) for failure in failures)
-
-
-def _warn(failures: Sequence[Failed]) -> None:
-    for failure in failures:
-        logger.warning("%s: %s", failure.stage, failure.reason)
+def _as_degradation(failure: Failed) -> Degradation:
+    """Return a failure as the result reports it, and log it."""
+    logger.warning("%s: %s", failure.stage, failure.reason)
+    return Degradation(failure.stage, failure.reason)
