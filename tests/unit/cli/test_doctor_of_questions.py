@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retrieval_core.cli import probes
+from retrieval_core.cli import doctor
 from retrieval_core.config import load_config
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def findings(**given: Any) -> dict[str, tuple[str, str]]:
     """Return verdict and detail of each finding, by its subject; two underscores stand for a dot."""
     settings = {"embedder.kind": f"{FAKES}.fakes:FakeEmbedder"}
     settings |= {name.replace("__", "."): value for name, value in given.items()}
-    return {one.subject: (one.verdict, one.detail) for one in probes.examine_parts(load_config(overrides=settings))}
+    return {one.subject: (one.verdict, one.detail) for one in doctor.examine_parts(load_config(overrides=settings))}
 
 
 @pytest.mark.parametrize("name", ["keywords", "decompose", "hyde"])
@@ -104,10 +104,9 @@ def test_a_pruner_judges_two_sentences() -> None:
     assert "pruner.threshold" in detail
 
 
-def test_a_pruner_of_ones_own_is_made_and_not_called() -> None:
-    """A call of it may cost something."""
-    own = f"{FAKES}.fakes:FakePruner"
-    assert findings(pruner__kind=own)["pruner"] == ("ok", f"created by {own}, not called")
+def test_a_custom_pruner_judges_two_sentences() -> None:
+    """As the built-in ones do."""
+    assert findings(pruner__kind=f"{FAKES}.fakes:FakePruner")["pruner"] == ("ok", "fake-pruner judges sentences")
     assert "pruner" not in findings()
 
 

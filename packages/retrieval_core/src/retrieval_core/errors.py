@@ -291,7 +291,7 @@ class StoreError(RetrievalError):
 
 
 class UnsupportedError(StoreError):
-    """A store lacks an optional method, see :attr:`retrieval_core.ports.Store.capabilities`."""
+    """A plug-in lacks an optional ability, such as those of :attr:`retrieval_core.ports.Store.capabilities`."""
 
 
 class IndexNotFoundError(StoreError):

@@ -11,7 +11,8 @@ pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed
 pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not installed")
 
 
-from retrieval_core.cli.probes import examine_parts, propose_fields
+from retrieval_core.adapters.stores.foreign import propose_fields
+from retrieval_core.cli.doctor import examine_parts
 from retrieval_core.config import load_config
 from retrieval_core.testing.store_kit import DIMENSION
 from support.qdrant_collections import COLLECTIONS, filled
@@ -49,10 +50,13 @@ def test_the_doctor_proposes_the_mapping(program: str) -> None:
 def test_the_doctor_proposes_the_field_with_most_text() -> None:
     """Of a layout that has no preset; it proposes nothing for one that the default preset reads."""
     records = [{"n": 1, "kind": "note", "body": "Longer text"}, {"body": "More", "about": {"lang": "en"}}]
-    assert propose_fields(records, "qdrant", None) == '[store.qdrant]\nfields = {text = "body", metadata = "about"}'
-    assert propose_fields(records, "qdrant", {"text": "kind"}) is None
-    assert propose_fields([{"text": "x", "source": "y"}], "pinecone", None) is None
-    assert propose_fields([{"text": "x", "_node_content": '{"text": "x"}'}], "pinecone", None) == (
+    assert (
+        propose_fields(records, "qdrant", None, is_flat=False)
+        == '[store.qdrant]\nfields = {text = "body", metadata = "about"}'
+    )
+    assert propose_fields(records, "qdrant", {"text": "kind"}, is_flat=False) is None
+    assert propose_fields([{"text": "x", "source": "y"}], "pinecone", None, is_flat=True) is None
+    assert propose_fields([{"text": "x", "_node_content": '{"text": "x"}'}], "pinecone", None, is_flat=True) == (
         '[store.pinecone]\nfields = "llamaindex"'
     )
-    assert propose_fields([], "qdrant", None) is None
+    assert propose_fields([], "qdrant", None, is_flat=False) is None

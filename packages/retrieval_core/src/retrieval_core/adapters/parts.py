@@ -89,6 +89,10 @@ class AsksLLM(Generic[A]):
         prompts: dict[str, str] = parts.section.prompts if settings is None else dict(settings)
         return cls(parts.model, prompt=prompts.get(parts.kind if settings is None else "prompt"))
 
+    async def probe(self) -> str:
+        """Name the model; whether it answers is found by its own probe."""
+        return f"asks {self._asking.llm_id}"
+
     @property
     def id(self) -> str:
         """Names the model, and a digest of everything that it is shown besides the data."""
@@ -114,6 +118,10 @@ class AsksInBatches:
         self._llm = as_plugin(llm, LLM, "llm")
         self._prompt = prompt
         self._batch_size = checked_count(batch_size, "batch_size")
+
+    async def probe(self) -> str:
+        """Name the model; whether it answers is found by its own probe."""
+        return f"asks {self._llm.id}"
 
     @property
     def batch_size(self) -> int:

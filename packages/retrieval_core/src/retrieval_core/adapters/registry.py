@@ -6,7 +6,7 @@ An adapter is a class with these optional attributes:
 - ``from_settings(settings, parts)``: a class method that creates it. Without one, the class is called with its settings
   as keyword arguments.
 - ``needs_llm = True``: it is left out if there is no language model.
-- ``probe()``: a coroutine method that ``retrieval doctor`` awaits.
+- ``probe()``: as :meth:`retrieval_core.ports.Plugin.probe`, for ``retrieval doctor``.
 
 A path can also lead to a function that returns an adapter.
 """

@@ -309,7 +309,7 @@ def doctor_command(*, given: Given) -> None:
     Each service gets one small request: a language model writes one word, an embedder embeds one query, a cache looks
     up one key.
     """
-    from retrieval_core.cli.probes import examine  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.cli.doctor import examine  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.cli.render import print_findings  # noqa: PLC0415
 
     config = given.config()

@@ -32,7 +32,7 @@ from retrieval_core.types.escapes import escape_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from retrieval_core.cli.probes import Finding
+    from retrieval_core.cli.doctor import Finding
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.ingest.report import IndexReport

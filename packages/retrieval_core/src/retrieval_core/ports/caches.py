@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from retrieval_core.ports.plugin import Plugin, call_plugin, calls_plugin
+from retrieval_core.ports.plugin import Plugin, call_plugin, calls_plugin, given_as
 from retrieval_core.types import RetrievalResult
 
 
@@ -56,6 +56,11 @@ class ResultCache(Plugin):
             ServiceError: The cache cannot be reached.
         """
         await call_plugin(self._clear)
+
+    async def probe(self) -> str:
+        """Look up a key that is not there: this takes a connection, the password and the right to read."""
+        await self.get("retrieval doctor")
+        return f"{type(given_as(self)).__name__} answers"
 
     async def aclose(self) -> None:
         """Close connections. Closing twice is fine."""

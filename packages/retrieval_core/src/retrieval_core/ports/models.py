@@ -23,16 +23,19 @@ from retrieval_core.errors import (
     as_exception,
 )
 from retrieval_core.ports.plugin import BatchPlugin, Plugin, are, call_plugin, calls_plugin, default, is_text
-from retrieval_core.types import EvaluationScores, Evidence, Judgement, Usage
+from retrieval_core.types import Chunk, EvaluationScores, Evidence, Judgement, Usage
 from retrieval_core.types.documents import as_vectors, is_zero
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from retrieval_core.errors import MalformedAnswerError
-    from retrieval_core.types import JSON, Chunk, Matrix, Vector, Verdict
+    from retrieval_core.types import JSON, Matrix, Vector, Verdict
 
 logger = logging.getLogger("retrieval_core")
+
+PROBE_TOKENS = 500
+"""Enough for a model that reasons before it answers with one word."""
 
 
 class Embedder(Plugin):
@@ -122,6 +125,11 @@ class Embedder(Plugin):
         """Tokens beyond this number are not seen by the model; optional, with :meth:`count_tokens`."""
         msg = f"{self.id} does not count tokens"
         raise NotImplementedError(msg)
+
+    async def probe(self) -> str:
+        """Embed one query."""
+        vector = await self.embed_query("Does it work?")
+        return f"{self.id}, {len(vector)} dimensions"
 
     @abstractmethod
     async def _embed_query(self, text: str) -> Vector: ...
@@ -260,6 +268,12 @@ class LLM(Plugin):
         finally:
             await _close(pieces)
 
+    async def probe(self) -> str:
+        """Have one word written: unlike a list of models, it shows that the key may be used for this model."""
+        message = Message("user", "Answer with the one word: yes")
+        await self.complete(CompletionRequest((message,), max_tokens=PROBE_TOKENS))
+        return f"{self.id} answers"
+
     @abstractmethod
     async def _complete(self, request: CompletionRequest) -> Completion: ...
 
@@ -313,6 +327,11 @@ class RelevanceFilter(BatchPlugin):
         if unsound := [item.score for item in answer.judgements if not 0 <= item.score <= 1]:
             raise self._refuse(f"it gave the score {unsound[0]!r:.40}, which is not between 0 and 1")
         return answer
+
+    async def probe(self) -> str:
+        """Judge one chunk."""
+        await self.judge("Does it work?", [Chunk("probe#0", "probe", "It works.")])
+        return f"{self.id} judges chunks"
 
     @abstractmethod
     async def _judge(self, query: str, chunks: Sequence[Chunk]) -> Judgements: ...
@@ -370,6 +389,11 @@ class Reranker(BatchPlugin):
         """
         count = len(passages)
         return self._checked_scores(await call_plugin(self._repair, query, passages, wrong), count)
+
+    async def probe(self) -> str:
+        """Score one chunk."""
+        await self.score("Does it work?", ["It works."])
+        return f"{self.id} scores chunks"
 
     @abstractmethod
     async def _score(self, query: str, passages: Sequence[str]) -> RerankScores: ...
@@ -514,6 +538,11 @@ class Pruner(BatchPlugin):
         if answer.scores and not _fits(answer.scores, sizes, (int, float)):
             raise self._refuse(f"the scores do not fit {fit}: {answer.scores!r:.200}")
         return answer
+
+    async def probe(self) -> str:
+        """Judge two sentences."""
+        await self.keep("Does it work?", [["It works.", "It rains."]])
+        return f"{self.id} judges sentences"
 
     @abstractmethod
     async def _keep(self, query: str, passages: Sequence[Sequence[str]]) -> Kept: ...

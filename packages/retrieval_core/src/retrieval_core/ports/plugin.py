@@ -31,7 +31,8 @@ class Plugin(ABC):
     comes back, so that nobody else has to. A plug-in may have these too:
 
     - ``is_loaded`` and a coroutine method ``load()``: it is loaded before the first query that needs it;
-    - ``aclose()``: it is called when the index is closed.
+    - ``aclose()``: it is called when the index is closed;
+    - :meth:`probe`: it is called by ``retrieval doctor``.
 
     Attributes:
         id: Names model and settings: two plug-ins with the same id give the same answers. An attribute or a property.
@@ -54,6 +55,18 @@ class Plugin(ABC):
     def capabilities(self) -> frozenset[str]:
         """Names of the port's optional methods that this plug-in has."""
         return frozenset(name for name in self.port_optional if not _is_default(self, name, self))
+
+    async def probe(self) -> str:
+        """Make the smallest call that shows whether the plug-in works; ``retrieval doctor`` prints the result.
+
+        Returns:
+            A sentence such as ``my-model scores chunks``; blank if nothing was called.
+
+        Raises:
+            RetrievalError: It does not work; the message has what to do. An ``UnsupportedError`` or an
+                ``IndexNotFoundError`` means that something optional is not set up, which is no problem.
+        """
+        return ""
 
     def _refuse(self, problem: str) -> UnusableAnswerError:
         """Return the error for an answer that can't be used."""
@@ -201,10 +214,14 @@ def _wrapper_of(kind: type, names: Sequence[str], port: type[Plugin]) -> Callabl
         if name in names or name not in port.port_optional
     }
     # Its attributes, and those that the port requires: a missing one fails as on the object itself.
-    for name in {*names, *port.port_attributes} - {*port.port_calls, *vars(Plugin), "wrapped"}:
+    for name in {*names, *port.port_attributes} - {*port.port_calls, *_OF_EACH, "wrapped"}:
         if not name.startswith("_"):
             own[name] = property(attrgetter(f"wrapped.{name}"))
     return type(f"{port.__name__}Of{kind.__name__}", (Wrapper, port), own)
+
+
+_OF_EACH = vars(Plugin).keys() - {"probe"}
+"""What a wrapper has itself: everything of a plug-in that an author does not write."""
 
 
 def are(items: object, fits: Callable[[Any], bool]) -> bool:

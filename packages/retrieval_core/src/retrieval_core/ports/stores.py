@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from itertools import islice
 from math import fsum, isfinite
 from operator import attrgetter
@@ -23,13 +24,14 @@ from retrieval_core.errors import (
     IncompleteSearchError,
     IndexNotFoundError,
     InvalidParameterError,
+    NotYetEmbeddedError,
     SearchError,
     StoreError,
     UnsupportedError,
     UnsupportedFilterError,
     checked_count,
 )
-from retrieval_core.ports.index_values import Candidate, Fetched, TermCounts
+from retrieval_core.ports.index_values import Candidate, Fetched, SearchRequest, TermCounts
 from retrieval_core.ports.plugin import Wrapper, are, call_plugin, calls_plugin, check_members
 from retrieval_core.ports.transformers import are_candidates
 from retrieval_core.types.filters import OPERATORS, operators_of
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
         CollectionState,
         FetchRequest,
         FieldInfo,
-        SearchRequest,
         Side,
         SourceState,
         StoredDamage,
@@ -157,6 +158,8 @@ class Store(ABC):
     filter_operators: frozenset[str] = OPERATORS
     _closed = False
     _can_hold = False
+    _vector_size: int | None = None
+    """Components of the vectors in an index without a manifest."""
     _known_fields: tuple[str, Mapping[str, FieldInfo]] | None = None
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -241,6 +244,31 @@ class Store(ABC):
         self._check_open()
         check_filter(request.filter, self.filter_operators)
         return _expect(await call_plugin(self._fetch, request), Fetched)
+
+    async def probe(self) -> str:
+        """Describe the index and search each side of it once, as either may be damaged; return a sentence about it.
+
+        ``retrieval doctor`` calls it.
+
+        Raises:
+            IndexNotFoundError: Nothing was written yet, to a store on a disk.
+            StoreError: The index cannot be read.
+        """
+        info = await self.describe()
+        manifest = info.manifest
+        if manifest is not None and "lexical" in info.sides:
+            await self.search(SearchRequest(1, text="word"))
+        dimension = self._vector_size if manifest is None else manifest.dimension
+        if dimension is not None:
+            import numpy as np  # noqa: PLC0415 - slow to load
+
+            with suppress(NotYetEmbeddedError):  # an index of another dimension refuses any vector
+                await self.search(SearchRequest(1, vector=np.full(dimension, dimension**-0.5, dtype=np.float32)))
+        waiting = f", {info.unembedded:,} not embedded yet" if info.unembedded else ""
+        unused = f", unused vectors: {', '.join(manifest.vectors)}" if manifest is not None and manifest.vectors else ""
+        documents = f"{info.documents:,} document{'s' * (info.documents != 1)}"
+        chunks = f"{info.chunks:,} chunk{'s' * (info.chunks != 1)}"
+        return f"{info.location}: {documents}, {chunks}{waiting}{unused}"
 
     async def aclose(self) -> None:
         """Close files, connections and threads; further calls are errors. Closing twice is fine."""

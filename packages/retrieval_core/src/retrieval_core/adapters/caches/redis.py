@@ -195,6 +195,11 @@ class RedisCache(ResultCache):
             raise ConfigurationError(msg, missing_keys=("cache.redis.url",))
         return cls(settings.url, ttl_seconds=parts.section.ttl_seconds)
 
+    async def probe(self) -> str:
+        """Look up a key, and name the server."""
+        await super().probe()
+        return f"{self!r} answers"
+
     def __repr__(self) -> str:
         return f"RedisCache({self._place}, namespace={self._namespace!r})"
 

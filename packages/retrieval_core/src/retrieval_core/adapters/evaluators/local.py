@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.errors import InvalidParameterError
+from retrieval_core.errors import InvalidParameterError, UnsupportedError
 from retrieval_core.ports import Embedder, Evaluator
 from retrieval_core.ports.plugin import as_optional
 from retrieval_core.types import EvaluationScores
@@ -139,6 +139,17 @@ class LocalEvaluator(Evaluator):
             return "local-none"
         curve = self._calibration
         return f"local {self._embedder.id}" + (f" {curve.midpoint:g}/{curve.slope:g}" if curve is not None else "")
+
+    async def probe(self) -> str:
+        """Name the embedder.
+
+        Raises:
+            UnsupportedError: There is none, and so there are no scores.
+        """
+        if self._embedder is None:
+            msg = "no scores without an embedder. Set embedder.kind."
+            raise UnsupportedError(msg)
+        return f"estimates with {self._embedder.id}; RAGAS scores need the extra 'ragas' and a language model"
 
     async def _evaluate(self, query: str, chunks: Sequence[Chunk], response: str) -> EvaluationScores:
         """Estimate both scores; ``methods`` says how, or why one is not computed.

@@ -52,6 +52,15 @@ class GraphFiles:
             graph = self._graph
         return graph.get()
 
+    async def probe(self) -> str:
+        """Read the files, and count what they contain.
+
+        Raises:
+            ConfigurationError: As of :meth:`get`.
+        """
+        graph = await asyncio.to_thread(self.get)
+        return f"{len(graph.entities):,} entities and {len(graph.relations):,} relations"
+
     def _read(self) -> KnowledgeGraph:
         return KnowledgeGraph(triple for path in self._paths for triple in read_lines(_read_file(path), path))
 

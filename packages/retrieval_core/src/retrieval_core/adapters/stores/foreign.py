@@ -9,8 +9,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
+from retrieval_core.adapters.stores.base import StoreBase
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.types import Chunk, PageSpan
 
@@ -244,6 +245,91 @@ class FieldMapping:
     def _stored(self, record: Mapping[str, Any], ours: str) -> Any:
         found = (_at(record, path) for path in self.paths.get(ours, ()))
         return next((value for value in found if value is not None), None)
+
+
+class ForeignStore(StoreBase):
+    """The base of stores over a service, which also read the records that another program wrote there.
+
+    Args:
+        fields: The name of a preset, or fields of records by the chunk's fields. Default: the preset ``default``.
+        rest: As of :class:`StoreBase`.
+
+    Raises:
+        InvalidParameterError: As of :class:`StoreBase` and :meth:`FieldMapping.load`.
+    """
+
+    kind: ClassVar[str]
+    """Its name in the settings."""
+    is_flat: ClassVar[bool] = False
+    """Whether records contain no objects, so that a dot is part of a name."""
+
+    def __init__(self, location: str, *, fields: Mapping[str, str] | str | None, **rest: Any) -> None:
+        super().__init__(location, **rest)
+        self._vector_size = self._identity.dimension
+        self._given_fields = fields
+        self._mapping = FieldMapping.load(fields, f"store.{self.kind}.fields", is_flat=self.is_flat)
+
+    async def probe(self) -> str:
+        """Describe the index, search it once, and propose a mapping if another program filled it."""
+        try:
+            return await super().probe() + await self._advice()
+        except IndexFormatError as error:
+            if advice := await self._advice():
+                msg = f"the mapped fields of its records have no text{advice}"
+                raise IndexFormatError(msg) from error
+            raise
+
+    async def _advice(self) -> str:
+        """Return the setting that reads the records of another program better; blank if the present one does."""
+        lines = propose_fields(await self.sample_records(), self.kind, self._given_fields, is_flat=self.is_flat)
+        return "" if lines is None else f". Another program wrote them. Put this into your configuration:\n{lines}"
+
+
+def propose_fields(
+    records: Sequence[Mapping[str, Any]], kind: str, fields: Mapping[str, str] | str | None, *, is_flat: bool
+) -> str | None:
+    """Return the lines to put into the configuration; ``None`` if the present mapping is the right one.
+
+    Args:
+        records: Some records of the collection.
+        kind: The kind of store.
+        fields: The present mapping. Default: the preset ``default``, which gives way to that of a framework.
+    """
+    section = f"store.{kind}.fields"
+    present = FieldMapping.load(fields, section, is_flat=is_flat)
+    is_read = any(_reads(present, record) for record in records)
+    if not records or (fields and is_read):
+        return None
+    for preset in PRESETS:
+        mapping = FieldMapping.load(preset, section, is_flat=is_flat)
+        marks = {*mapping.json, *mapping.metadata[:1]}
+        if marks and any(marks <= record.keys() and _reads(mapping, record) for record in records):
+            return f'[store.{kind}]\nfields = "{preset}"'
+    return None if is_read else f"[store.{kind}]\nfields = {_by_name(records)}"
+
+
+def _reads(mapping: FieldMapping, record: Mapping[str, Any]) -> bool:
+    try:
+        mapping.check([("", record)])
+    except IndexFormatError:
+        return False
+    return True
+
+
+def _by_name(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a mapping of the field with most text, and of the object beside it if there is one."""
+    lengths: dict[str, int] = {}
+    objects: dict[str, None] = {}
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, str):
+                lengths[name] = lengths.get(name, 0) + len(value)
+            elif isinstance(value, Mapping):
+                objects[name] = None
+    names = {"text": max(lengths, key=lengths.__getitem__, default="...")}
+    if len(objects) == 1:
+        names["metadata"] = next(iter(objects))
+    return "{" + ", ".join(f"{ours} = {json.dumps(theirs, ensure_ascii=False)}" for ours, theirs in names.items()) + "}"
 
 
 def positions_as_text(first: int, last: int) -> list[str] | None:

@@ -47,6 +47,10 @@ class HeuristicCondenser(QueryTransformer):
         """Names the method and its settings."""
         return f"heuristic condense: words={self._words} turns={TURNS} characters={_LONGEST}"
 
+    async def probe(self) -> str:
+        """Say how it works."""
+        return "by a rule, without a language model"
+
     async def _transform(self, query: str, context: QueryContext) -> Transformed:
         """Return both questions as one, with the one that was asked as a variant; nothing for a long one."""
         previous = last_of_user(last_turns(query, context.history))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import AliasChoices, Field, SecretStr
 
-from retrieval_core.adapters.stores.base import StoreBase
-from retrieval_core.adapters.stores.foreign import FieldMapping, is_in_ranges
+from retrieval_core.adapters.stores.foreign import ForeignStore, is_in_ranges
 from retrieval_core.adapters.stores.pinecone.connection import PineconeConnection
 from retrieval_core.adapters.stores.pinecone.reading import NamespaceReader, SourceCatalog
 from retrieval_core.adapters.stores.pinecone.records import (
@@ -76,7 +75,7 @@ class PineconeSettings(AdapterSettings):
     preset: ``langchain``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
 
 
-class PineconeStore(LoadsPackage, StoreBase):
+class PineconeStore(LoadsPackage, ForeignStore):
     """Keeps chunks in a Pinecone index, or searches one that another program filled.
 
     Only chunks are kept; fetching documents and sections finds nothing. A change is several requests, each visible
@@ -105,6 +104,8 @@ class PineconeStore(LoadsPackage, StoreBase):
     """
 
     package: ClassVar[str] = "pinecone"
+    kind = "pinecone"
+    is_flat = True
     Settings = PineconeSettings
 
     def __init__(
@@ -122,8 +123,7 @@ class PineconeStore(LoadsPackage, StoreBase):
     ) -> None:
         self._connection = PineconeConnection(api_key, index_name, host)
         location = f"{self._connection.location}, namespace {namespace or '__default__'}"
-        super().__init__(location, embedder_id=embedder_id, dimension=dimension, analyzer=analyzer)
-        self._mapping = FieldMapping.load(fields, "store.pinecone.fields", is_flat=True)
+        super().__init__(location, fields=fields, embedder_id=embedder_id, dimension=dimension, analyzer=analyzer)
         self._is_mapped = bool(fields)
         self._namespace = namespace
         self._sparse = sparse

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import AliasChoices, Field, SecretStr
 
-from retrieval_core.adapters.stores.base import StoreBase
-from retrieval_core.adapters.stores.foreign import FieldMapping
+from retrieval_core.adapters.stores.foreign import ForeignStore
 from retrieval_core.adapters.stores.qdrant.collection import (
     QdrantCollection,
     checked_collection,
@@ -119,7 +118,7 @@ class QdrantSettings(AdapterSettings):
     """Name of the vector to search, if a collection that another program filled has several."""
 
 
-class QdrantStore(LoadsPackage, StoreBase):
+class QdrantStore(LoadsPackage, ForeignStore):
     """Keeps an index in a collection of a Qdrant server, or searches a collection that another program filled.
 
     A change is one request, or several if it is large. New points are written first, then the replaced ones are
@@ -156,6 +155,7 @@ class QdrantStore(LoadsPackage, StoreBase):
     """
 
     package: ClassVar[str] = "qdrant_client"
+    kind = "qdrant"
     Settings = QdrantSettings
 
     def __init__(
@@ -174,18 +174,17 @@ class QdrantStore(LoadsPackage, StoreBase):
     ) -> None:
         self._connection = connect(url, api_key, path)
         location = f"Qdrant collection {checked_collection(collection)} {self._connection.place}"
-        super().__init__(location, embedder_id=embedder_id, dimension=dimension, analyzer=analyzer)
-        mapping = FieldMapping.load(fields, "store.qdrant.fields")
+        super().__init__(location, fields=fields, embedder_id=embedder_id, dimension=dimension, analyzer=analyzer)
         self._collection = QdrantCollection(
             self._connection,
             collection,
             self._identity,
-            mapping=mapping,
+            mapping=self._mapping,
             is_mapped=bool(fields),
             vector=vector,
             indexed_fields=indexed_fields,
         )
-        self._reader = CollectionReader(self._collection, mapping, location)
+        self._reader = CollectionReader(self._collection, self._mapping, location)
 
     @classmethod
     def from_settings(cls, settings: QdrantSettings, parts: AdapterParts) -> Self:
