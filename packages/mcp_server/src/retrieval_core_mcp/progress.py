@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TOLD_AFTER = 0.05
-"""Seconds after which a call begins to tell its steps, as they end."""
-
 
 class StageProgress:
     """An observer of a pipeline that tells whoever asked which stages have ended."""
@@ -61,10 +58,10 @@ class _Span:
 
 
 async def reporting(context: ServerRequestContext[Any], work: Callable[[Callable[[str], None]], Awaitable[T]]) -> T:
-    """Do some work, and report the steps of it that have ended, which reaches a client that has asked for that.
+    """Do some work, and report each step of it, which reaches a client that has asked for progress.
 
     Args:
-        work: Is given a function to call with the name of each step, from any thread.
+        work: Gets a function to call with the name of each step that ended, from any thread.
     """
     loop, home = asyncio.get_running_loop(), get_ident()
     steps: asyncio.Queue[str | None] = asyncio.Queue()
@@ -81,17 +78,11 @@ async def reporting(context: ServerRequestContext[Any], work: Callable[[Callable
             done += 1
             await context.session.report_progress(done, message=step)
 
-    sending: list[asyncio.Task[None]] = []
-    # Most calls have ended by then, and tell all at their end; a task that waits for each step would cost them more.
-    timer = loop.call_later(TOLD_AFTER, lambda: sending.append(loop.create_task(send())))
+    sending = asyncio.create_task(send())
     try:
         result = await work(put)
-        await asyncio.sleep(0)  # steps of other threads are on their way
-        timer.cancel()
-        steps.put_nowait(None)
-        await (sending[0] if sending else send())
+        loop.call_soon(steps.put_nowait, None)  # steps of other threads are on their way
+        await sending
         return result
     finally:
-        timer.cancel()
-        for task in sending:
-            task.cancel()
+        sending.cancel()
