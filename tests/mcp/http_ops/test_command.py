@@ -197,7 +197,6 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
         "oauth_audience": "https://docs.example/mcp",
         "oauth_jwks_url": "https://id.example/keys",
         "oauth_tenant_claim": "team",
-        "requests_per_minute": "60",
         "audit_log": "-",
         "tenant_field": "team",
         "allowed_hosts": "a.example,b.example",
@@ -233,3 +232,11 @@ def test_a_misspelt_setting_is_told_with_the_right_name() -> None:
     assert "RETRIEVAL_MCP__HTTP__TOKENS" in str(caught.value)
     assert "https://docs.example.com/" in str(caught.value)
     assert "my-secret" not in str(caught.value)
+
+
+def test_a_former_setting_names_what_takes_its_place() -> None:
+    """A limit that is not held any more must not be passed over."""
+    with pytest.raises(ConfigurationError) as caught:
+        read_settings(environment={"RETRIEVAL_MCP__HTTP__REQUESTS_PER_MINUTE": "60"})
+    assert "requests_per_minute was removed" in str(caught.value)
+    assert "limit_req in nginx" in str(caught.value)

@@ -259,8 +259,8 @@ def test_what_is_refused_is_not_worked_on(tmp_path: Path) -> None:
         await service.ask("GET", "/secret-path", "secret")
         counted = (await service.ask("GET", "/metrics", "secret")).text
         assert "secret-path" not in counted
-        assert 'retrieval_http_requests_total{route="other",method="POST",status="401"} 1' in counted
-        assert 'retrieval_http_requests_total{route="/healthz",method="GET",status="200"} 1' in counted
+        assert 'retrieval_http_requests_total{method="POST",route="other",status="401"} 1' in counted
+        assert 'retrieval_http_requests_total{method="GET",route="/healthz",status="200"} 1' in counted
 
     served(tmp_path, check, tokens=(hashed("secret"),), max_requests=1)
 

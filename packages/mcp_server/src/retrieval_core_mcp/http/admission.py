@@ -1,4 +1,4 @@
-"""How many requests are worked on at a time, whose they are, and how they end when the process does."""
+"""How many requests are in progress at a time, whose they are, and how they end when the process does."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+    from contextlib import AbstractContextManager
+
+BODIES = 4
+"""Requests that may arrive at a time, for each that may be in progress."""
 
 
 class Shares:
     """Places of which no caller takes all.
 
-    A caller may take a further place if at least as many are free as it has after that. Alone it gets half of them, of
-    two each gets a third, and so on: there is always a place for one more.
+    A caller may take a further place if at least as many are free as it has after that. A single caller gets half of
+    them, of two each gets a third, and so on: there is always a place for one more.
 
     Args:
         most: How many places there are.
@@ -27,8 +31,7 @@ class Shares:
     def __init__(self, most: int, headers: Mapping[str, str] | None = None) -> None:
         self._most = most
         self._headers = {"retry-after": "1", **(headers or {})}
-        self._taken = 0
-        self._of: Counter[str] = Counter()
+        self._taken: Counter[str | None] = Counter()
 
     @contextmanager
     def held(self, caller: str | None, message: str) -> Generator[None]:
@@ -41,22 +44,19 @@ class Shares:
         Raises:
             RequestError: All are taken, or the caller has its share.
         """
-        free = self._most - self._taken
+        free = self._most - self._taken.total()
         if free <= 0:
             raise RequestError(503, message, headers=self._headers)
-        if caller is not None and has_share(self._of[caller], free):
+        if caller is not None and has_share(self._taken[caller], free):
             msg = "this token has as many requests under way as it may have; ask again in a moment"
             raise RequestError(429, msg, headers=self._headers)
-        name = caller or ""
-        self._taken += 1
-        self._of[name] += 1
+        self._taken[caller] += 1
         try:
             yield
         finally:
-            self._taken -= 1
-            self._of[name] -= 1
-            if not self._of[name]:
-                del self._of[name]
+            self._taken[caller] -= 1
+            if not self._taken[caller]:
+                del self._taken[caller]
 
 
 def has_share(own: int, free: int) -> bool:
@@ -68,94 +68,78 @@ class Admission:
     """Lets a bounded number of requests in, and interrupts those that are left when the process has to end.
 
     Args:
-        most: The most requests at a time.
-        most_streams: The most streams that wait for what may come, likewise.
+        most: The most requests in progress at a time.
+        most_streams: The most streams that wait for events.
     """
 
     def __init__(self, most: int, most_streams: int) -> None:
-        self._places = Shares(most)
-        self._stream_places = Shares(most_streams)
-        self._interrupts: set[asyncio.Task[object]] = set()
-        self._streams: set[asyncio.Task[object]] = set()
-        self._arriving: set[asyncio.Task[object]] = set()
+        self._bodies = Shares(BODIES * most, {"connection": "close"})
+        self._requests = Shares(most)
+        self._streams = Shares(most_streams)
+        self._tasks: dict[Shares, set[asyncio.Task[object]]] = {
+            each: set() for each in (self._bodies, self._requests, self._streams)
+        }
         self._ending = False
 
     @property
     def in_progress(self) -> int:
-        """How many requests are worked on."""
-        return len(self._interrupts)
+        """How many requests have a place."""
+        return len(self._tasks[self._requests])
 
     @property
     def is_ending(self) -> bool:
-        """Whether the process is about to end."""
+        """Whether nobody is let in any more."""
         return self._ending
 
-    @contextmanager
-    def arriving(self) -> Generator[None]:
-        """Receive a request that has no place yet.
-
-        Raises:
-            RequestError: The process ends.
-        """
-        if self._ending:
-            raise ending()
-        with _among(self._arriving):
-            yield
-
-    @contextmanager
-    def admitted(self, caller: str | None = None) -> Generator[None]:
-        """Hold one of the places.
+    def arriving(self, caller: str | None = None) -> AbstractContextManager[None]:
+        """Return the context in which a body is received, for a request that has no place yet.
 
         Args:
             caller: Whose share it is of; ``None`` if there is only one caller.
 
         Raises:
-            RequestError: All are taken, the caller has its share, or the process ends.
+            RequestError: Upon entering: too many arrive, or the process ends.
         """
-        if self._ending:
-            raise ending()
-        with self._places.held(caller, "the service is busy; ask again in a moment"), _among(self._interrupts):
-            yield
+        return self._held(self._bodies, caller, "too many requests arrive; send this one in a moment")
+
+    def admitted(self, caller: str | None = None) -> AbstractContextManager[None]:
+        """Return the context in which a request is in progress; arguments and errors as of :meth:`arriving`."""
+        return self._held(self._requests, caller, "the service is busy; ask again in a moment")
+
+    def streaming(self, caller: str | None = None) -> AbstractContextManager[None]:
+        """Return the context in which a stream waits for events: it takes no place, and ends as the process begins to.
+
+        Arguments and errors are those of :meth:`arriving`.
+        """
+        return self._held(self._streams, caller, "too many streams are open; open another one in a moment")
 
     @contextmanager
-    def streaming(self, caller: str | None = None) -> Generator[None]:
-        """Hold a stream open that waits for what may come: it takes no place, and ends when the process is to end.
-
-        Args:
-            caller: As in :meth:`admitted`.
-
-        Raises:
-            RequestError: There are too many, or the process ends.
-        """
+    def _held(self, places: Shares, caller: str | None, message: str) -> Generator[None]:
         if self._ending:
             raise ending()
-        message = "too many streams are open; open another one in a moment"
-        with self._stream_places.held(caller, message), _among(self._streams):
-            yield
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine is always run by a task
+        with places.held(caller, message):
+            self._tasks[places].add(task)
+            try:
+                yield
+            finally:
+                self._tasks[places].discard(task)
 
     def end(self) -> None:
         """Let nobody in any more, and end the streams that wait."""
         self._ending = True
-        for task in tuple(self._streams):
-            task.cancel()
+        self._cancel(self._streams)
 
     def interrupt(self) -> None:
         """Cancel the requests that are left; each then answers that the process ends."""
         self._ending = True
-        for task in (*self._interrupts, *self._arriving):
+        self._cancel(self._requests)
+        self._cancel(self._bodies)
+
+    def _cancel(self, places: Shares) -> None:
+        for task in tuple(self._tasks[places]):
             task.cancel()
-
-
-@contextmanager
-def _among(tasks: set[asyncio.Task[object]]) -> Generator[None]:
-    """Count the task that runs this among others as long as the context is open."""
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine is always run by a task
-    tasks.add(task)
-    try:
-        yield
-    finally:
-        tasks.discard(task)
 
 
 def ending() -> RequestError:

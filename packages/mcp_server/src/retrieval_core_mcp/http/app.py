@@ -5,14 +5,11 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from retrieval_core.run.clock import SystemClock
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.endpoints import Endpoints
-from retrieval_core_mcp.http.envelope import RequestError, error_response
 from retrieval_core_mcp.http.gate import Gate
 from retrieval_core_mcp.http.mcp import McpEndpoint
 from retrieval_core_mcp.http.metrics import HttpMetrics
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 
     from mcp.server.lowlevel import Server
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import ASGIApp
 
     from retrieval_core.run.clock import Clock
@@ -50,7 +46,7 @@ def create_app(
         mcp: Answers at ``/mcp``.
         admission: Bounds the requests; for who wants to end them.
         allow_writes: Whether documents may be written and removed.
-        clock: Measures how often callers ask, and the age of an issuer's keys; the system's where it is not given.
+        clock: Measures the age of an issuer's keys; by default the system's.
 
     Raises:
         ConfigurationError: The tokens cannot be used.
@@ -63,7 +59,7 @@ def create_app(
     page = Page()
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+    async def lifespan(_app: object) -> AsyncGenerator[None]:
         for served in indexes:
             served.library.start()
         try:
@@ -101,19 +97,5 @@ def create_app(
         Route(PAGE, page.give, methods=["GET"]),
         Route(FILES + "{name}", page.give, methods=["GET"]),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused})
-    app.router.redirect_slashes = False
-    return Gate(app, settings, tokens, admission, counted, clock=clock or SystemClock())
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    """Answer for a path or a method that there is not."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for those
-    if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        message = f"{request.method} is not possible here" + (f"; {allowed} is" if allowed else "")
-    elif error.status_code == 404:
-        message = "there is nothing at this path; /openapi.json has all that there are"
-    else:
-        message = error.detail
-    return error_response(request.state.call, RequestError(error.status_code, message, headers=error.headers))
+    router = Router(routes, redirect_slashes=False, lifespan=lifespan)
+    return Gate(router, settings, tokens, admission, counted, clock=clock or SystemClock())

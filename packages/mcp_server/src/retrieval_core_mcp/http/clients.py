@@ -29,6 +29,7 @@ async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
         ClientDisconnect: The client has left.
         Exception: What the work raised.
     """
+    limit = asyncio.timeout(None)
     watching: asyncio.Task[None] | None = None
 
     def watch() -> None:
@@ -36,7 +37,7 @@ async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
         watching = asyncio.create_task(_end_when_left(receive, limit))
 
     try:
-        async with asyncio.timeout(None) as limit:
+        async with limit:
             timer = asyncio.get_running_loop().call_later(WATCH_AFTER, watch)
             try:
                 return await work

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from retrieval_core.types.filters import Eq
@@ -22,11 +22,11 @@ from retrieval_core_mcp.http.envelope import Call, NobodyReadsError, RequestErro
 from retrieval_core_mcp.http.oauth import METADATA, READ, InvalidToken, JwtVerifier, OAuth, insufficient
 from retrieval_core_mcp.http.page_files import is_public
 from retrieval_core_mcp.http.problems import refused
-from retrieval_core_mcp.http.rates import RateLimit
-from retrieval_core_mcp.http.receiving import Bodies, Pace, paced, received
+from retrieval_core_mcp.http.receiving import Pace, read_body, received
 from retrieval_core_mcp.http.tokens import find_token
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
     from contextlib import AbstractContextManager
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,34 +37,37 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.http.settings import HttpSettings
     from retrieval_core_mcp.http.tokens import BearerToken
 
+    Headers = Mapping[str, str]
+
 logger = logging.getLogger(__name__)
 
 SERVED = ("/v1", "/mcp")
-"""What paths begin with at which something is done for callers."""
+"""The beginnings of the paths at which something is done for callers."""
 FILE_UPLOAD = ("POST", "/v1/files")
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PORT = re.compile(r":\d{1,5}$")
+_EXPOSED = {"access-control-expose-headers": "x-request-id, retry-after, mcp-session-id"}
 _ALLOWED = {
     "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
     "access-control-allow-headers": "authorization, content-type, x-request-id, traceparent, mcp-protocol-version, "
     "mcp-session-id, mcp-method, mcp-name, last-event-id",
-    "access-control-expose-headers": "x-request-id, retry-after, mcp-session-id",
     "access-control-max-age": "600",
+    **_EXPOSED,
 }
 
 
 class Gate:
-    """An ASGI application before another one.
+    """An ASGI application in front of another one.
 
-    Every answer carries ``X-Request-Id``; every error is one of the contract. Who asks under a foreign name of the host
-    gets 421, a script of a foreign page 403, a wrong token 401. What passes has in its state ``call``, which
-    knows what the caller may see.
+    Every answer carries ``X-Request-Id``; every error is one of the contract. A foreign name of the host is answered
+    with 421, a script of a foreign page with 403, a wrong token with 401. A request that passes has in its state
+    ``call``, which knows what the caller may see.
 
     Args:
-        app: Handles what passes.
-        tokens: Those that are let in; where there are none, and no issuer, everybody is.
-        clock: Measures how often callers ask, and the age of an issuer's keys.
+        app: Handles the requests that pass.
+        tokens: Those that are let in; if there are none, and no issuer, everybody is.
+        clock: Measures the age of an issuer's keys.
     """
 
     def __init__(
@@ -88,18 +91,19 @@ class Gate:
         self._oauth = OAuth.of(settings)
         self._verifier = None if self._oauth is None else JwtVerifier(self._oauth, clock)
         self._is_shared = self._oauth is not None or len({share_of(token) for token in tokens}) > 1
-        self._rate = RateLimit(settings.requests_per_minute, clock)
         self._pace = Pace(settings.receive_seconds, settings.min_bytes_per_second)
-        self._bodies = Bodies(settings.max_requests, settings.max_body_bytes, self._pace)
+        self._most_bytes = settings.max_body_bytes
         self._patience = settings.request_seconds
         self._traced = _tracing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
+        scope["app"] = self  # so that the router raises for a path that there is not
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        # The first of several of one name.
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
         given = headers.get("x-request-id", "")
         call = Call(given if _REQUEST_ID.fullmatch(given) else uuid4().hex)
         scope.setdefault("state", {})["call"] = call
@@ -107,77 +111,54 @@ class Gate:
         with self._traced(headers), self._metrics.request(scope, answer, call):
             try:
                 await self._handle(scope, headers, receive, answer, call)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._admission.is_ending or task is None:
+                    raise
+                task.uncancel()
+                if not answer.has_begun:
+                    await error_response(call, ending())(scope, receive, answer.send)
+                elif not answer.is_complete:  # a stream that said why it ends has ended itself
+                    await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
+            except Exception as error:  # noqa: BLE001 - every request gets an answer
+                if not answer.is_stuck and not answer.has_begun:
+                    await _refusal(error, scope, call)(scope, receive, answer.send)
             finally:
                 audit.note(scope, call, answer.status)
 
     async def _handle(self, scope: Scope, headers: Headers, receive: Receive, answer: AnswerSender, call: Call) -> None:
-        try:
-            check_framing(headers)
-            self._check_place(headers)
-            if scope["method"] == "OPTIONS" and "origin" in headers:
-                await Response(status_code=204, headers=_ALLOWED)(scope, receive, answer.send)
-                return
-            if self._oauth is not None and scope["path"].startswith(METADATA):
-                await json_response(self._oauth.metadata())(scope, receive, answer.send)
-                return
-            await self._identify(scope, headers, call)
-            receive = await self._received(scope, headers, receive, call)
-            with self._place(scope, headers, call):
-                await self._app(scope, receive, answer.send)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._admission.is_ending or task is None:
-                raise
-            task.uncancel()
-            if not answer.has_begun:
-                await error_response(call, ending())(scope, receive, answer.send)
-            elif not answer.is_complete:  # a stream that said why it ends has ended itself
-                await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
-        except Exception as error:  # noqa: BLE001 - every request gets an answer
-            if answer.is_stuck:
-                return
-            problem = refused(error, None, call.request_id)
-            if not answer.has_begun:
-                await error_response(call, problem)(scope, receive, answer.send)
+        path = scope["path"]
+        check_framing(headers)
+        self._check_host(headers)
+        if scope["method"] == "OPTIONS" and "origin" in headers:
+            await Response(status_code=204, headers=_ALLOWED)(scope, receive, answer.send)
+            return
+        if self._oauth is not None and path.startswith(METADATA):
+            await json_response(self._oauth.metadata())(scope, receive, answer.send)
+            return
+        if (self._tokens or self._verifier is not None) and not is_public(path):
+            self._identify(scope, call, await self._check_token(headers))
+        if not path.startswith(SERVED):
+            await self._app(scope, receive, answer.send)
+            return
+        receive = self._pace.bound(receive)
+        if (scope["method"], path) != FILE_UPLOAD:
+            with self._admission.arriving(call.share):
+                body = await read_body(receive, headers.get("content-length"), self._most_bytes)
+            receive = received(body, receive)
+        is_stream = path == "/mcp" and (scope["method"] == "GET" or _listens(headers))
+        with self._admission.streaming(call.share) if is_stream else self._admission.admitted(call.share):
+            await self._app(scope, receive, answer.send)
 
-    async def _identify(self, scope: Scope, headers: Headers, call: Call) -> None:
-        """Note in a request's call who asks and what that allows.
-
-        Raises:
-            RequestError: Nobody may ask without a token, or the caller has asked too often.
-        """
-        if (self._tokens or self._verifier is not None) and not is_public(scope["path"]):
-            call.token = await self._check_token(headers)
-        if scope["path"].startswith(SERVED):
-            self._rate.check(_caller(scope, call))
-        call.condition = None if call.tenant is None else Eq(self._tenant_field, call.tenant)
-        if call.token is not None:  # whose sessions of MCP nobody else may use
-            call.share = share_of(call.token) if self._is_shared else None
-            owner = AccessToken(token="", client_id=call.token.digest.hex(), subject=call.share, scopes=[])
+    def _identify(self, scope: Scope, call: Call, token: BearerToken) -> None:
+        """Note in a request's call whose it is and what that allows."""
+        call.token = token
+        call.share = share_of(token) if self._is_shared else None
+        if token.tenant is not None:
+            call.condition = Eq(self._tenant_field, token.tenant)
+        if scope["path"] == "/mcp":  # nobody else may use the sessions of its owner
+            owner = AccessToken(token="", client_id=token.digest.hex(), subject=call.share, scopes=[])
             scope["user"] = AuthenticatedUser(owner)
-
-    async def _received(self, scope: Scope, headers: Headers, receive: Receive, call: Call) -> Receive:
-        """Return a function that gives a request's body: as a whole, or for a file in parts.
-
-        Raises:
-            RequestError: It is too large or too slow, or the process ends.
-        """
-        if not scope["path"].startswith(SERVED):
-            return receive
-        if (scope["method"], scope["path"]) == FILE_UPLOAD:
-            return paced(receive, self._pace)
-        with self._admission.arriving():
-            body = await self._bodies.receive(
-                receive, headers.get("content-length"), call.share or _caller(scope, call)
-            )
-        return received(body, receive)
-
-    def _place(self, scope: Scope, headers: Headers, call: Call) -> AbstractContextManager[None]:
-        """Return the context that takes a place for a request, or a stream if the request only listens."""
-        if not scope["path"].startswith(SERVED):
-            return nullcontext()
-        is_stream = scope["path"] == "/mcp" and (scope["method"] == "GET" or _listens(headers))
-        return self._admission.streaming(call.share) if is_stream else self._admission.admitted(call.share)
 
     async def _check_token(self, headers: Headers) -> BearerToken:
         given = headers.get("authorization")
@@ -195,31 +176,36 @@ class Gate:
         where = "" if self._oauth is None else f' resource_metadata="{self._oauth.metadata_url}"'
         raise RequestError(401, msg, headers={"www-authenticate": f"Bearer{where}"})
 
-    def _check_place(self, headers: Headers) -> None:
-        host = headers.get("host", "")
-        if _PORT.sub("", host).lower() not in self._hosts:
+    def _check_host(self, headers: Headers) -> None:
+        host = headers.get("host", "").lower()
+        if _PORT.sub("", host) not in self._hosts:
             msg = f"this service is not called {host[:200]}; RETRIEVAL_MCP__HTTP__ALLOWED_HOSTS has the names it has"
             raise RequestError(421, msg)
         origin = headers.get("origin")
-        if origin is not None and not self._is_allowed(origin, host):
+        if origin is not None and origin.lower() not in {*self._origins, f"http://{host}", f"https://{host}"}:
             msg = (
                 "scripts of this page may not call the service; RETRIEVAL_MCP__HTTP__ALLOWED_ORIGINS has those that may"
             )
             raise RequestError(403, msg)
 
-    def _is_allowed(self, origin: str, host: str) -> bool:
-        return origin.lower() in self._origins or origin.lower() in {
-            f"http://{host.lower()}",
-            f"https://{host.lower()}",
-        }
-
     def _cross_origin(self, headers: Headers) -> dict[str, str]:
         origin = headers.get("origin")
         if origin is None or origin.lower() not in self._origins:
             return {}
-        return {"access-control-allow-origin": origin, "vary": "origin"} | {
-            name: value for name, value in _ALLOWED.items() if name.endswith("expose-headers")
-        }
+        return {"access-control-allow-origin": origin, "vary": "origin", **_EXPOSED}
+
+
+def _refusal(error: Exception, scope: Scope, call: Call) -> Response:
+    """Return the answer to a request that failed; also to one for a path or a method that there is not."""
+    if isinstance(error, HTTPException):
+        message = error.detail
+        if error.status_code == 405:
+            allowed = (error.headers or {}).get("Allow", "")
+            message = f"{scope['method']} is not possible here" + (f"; {allowed} is" if allowed else "")
+        elif error.status_code == 404:
+            message = "there is nothing at this path; /openapi.json has all that there are"
+        error = RequestError(error.status_code, message, headers=error.headers)
+    return error_response(call, refused(error, None, call.request_id))
 
 
 def check_framing(headers: Headers) -> None:
@@ -238,13 +224,6 @@ def share_of(token: BearerToken) -> str:
     return token.digest.hex() if token.tenant is None else f"tenant {token.tenant}"
 
 
-def _caller(scope: Scope, call: Call) -> str:
-    """Return what names a caller: its token, or without tokens its address."""
-    if call.token is not None:
-        return call.token.digest.hex()
-    return (scope.get("client") or ("",))[0]
-
-
 def _listens(headers: Headers) -> bool:
     """Whether a request opens a stream in the protocol of 2026, whose headers are held against its body."""
     version = headers.get("mcp-protocol-version")
@@ -255,7 +234,7 @@ def _listens(headers: Headers) -> bool:
 class AnswerSender:
     """Sends an answer with the headers that all answers have, and knows how far it is.
 
-    Nothing more is done for a client that stays and does not read: else a few of those would hold all places.
+    Nothing more is done for a client that stays and does not read: a few of those could hold all places.
 
     Args:
         patience: Seconds that the client may take for each part.
@@ -263,10 +242,10 @@ class AnswerSender:
     Attributes:
         status: ``None`` before it has begun.
         is_complete: Whether its end was sent.
-        is_stuck: Whether the client does not read it.
+        is_stuck: Whether the client does not read.
     """
 
-    def __init__(self, send: Send, request_id: str, headers: dict[str, str], patience: float) -> None:
+    def __init__(self, send: Send, request_id: str, headers: Mapping[str, str], patience: float) -> None:
         self._send = send
         self._patience = patience
         self._headers = {
@@ -293,9 +272,9 @@ class AnswerSender:
         """
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            for name, value in self._headers.items():
-                headers.setdefault(name, value)
+            given = dict(message["headers"])
+            own = [(name.encode(), value.encode("latin-1")) for name, value in self._headers.items()]
+            message["headers"] = [*message["headers"], *[each for each in own if each[0] not in given]]
         elif not message.get("more_body", False):
             self.is_complete = True
         try:
@@ -306,36 +285,19 @@ class AnswerSender:
             raise NobodyReadsError from None
 
 
-class _NoTracing:
-    def __call__(self, _headers: Headers) -> AbstractContextManager[Any]:
-        return nullcontext()
-
-
-class _Tracing:
-    """Makes the span that the header ``traceparent`` names the parent of what is recorded of a request."""
-
-    def __init__(self) -> None:
-        from opentelemetry import context, propagate  # noqa: PLC0415 - an extra
-
-        self._context = context
-        self._extract = propagate.extract
-
-    def __call__(self, headers: Headers) -> AbstractContextManager[Any]:
-        from contextlib import contextmanager  # noqa: PLC0415
-
-        @contextmanager
-        def attached() -> Any:
-            token = self._context.attach(self._extract(headers))
-            try:
-                yield
-            finally:
-                self._context.detach(token)
-
-        return attached() if "traceparent" in headers else nullcontext()
-
-
-def _tracing() -> _Tracing | _NoTracing:
+def _tracing() -> Callable[[Headers], AbstractContextManager[None]]:
+    """Return what makes the span in the header ``traceparent`` the parent of what is recorded of a request."""
     try:
-        return _Tracing()
+        from opentelemetry import context, propagate  # noqa: PLC0415 - an extra
     except ImportError:
-        return _NoTracing()
+        return lambda _: nullcontext()
+
+    @contextmanager
+    def attached(headers: Headers) -> Generator[None]:
+        token = context.attach(propagate.extract(headers))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    return lambda headers: attached(headers) if "traceparent" in headers else nullcontext()

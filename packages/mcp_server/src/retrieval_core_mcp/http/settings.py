@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path  # noqa: TC003 - pydantic reads it
 from typing import Annotated, Any, Self
@@ -43,8 +44,6 @@ class HttpSettings(BaseModel):
     """Where the issuer's keys are; without it, where its metadata says."""
     oauth_tenant_claim: str | None = None
     """The claim of a token that names its tenant, without which it is refused."""
-    requests_per_minute: int = Field(default=0, ge=0)
-    """How often a caller may ask in a minute; 0 for no bound."""
     audit_log: str | None = None
     """A file that has a line for each request, without contents; ``-`` for standard error."""
     suite_report: Path | None = None
@@ -78,6 +77,17 @@ class HttpSettings(BaseModel):
     earlier, by ``deadline_seconds`` of the configuration."""
     shutdown_seconds: float = Field(default=10.0, ge=0)
     """How long requests under way may go on after the signal to end."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_former_setting(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "requests_per_minute" in values:
+            msg = (
+                "requests_per_minute was removed: limit requests in the proxy before the service, with limit_req in "
+                "nginx or rate_limit in Caddy, see docs/http.md#behind-a-proxy"
+            )
+            raise ValueError(msg)
+        return values  # pyright: ignore[reportUnknownVariableType]
 
     @field_validator("base_url")
     @classmethod

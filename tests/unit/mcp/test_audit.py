@@ -1,4 +1,4 @@
-"""The limit of requests a minute, and the log of access."""
+"""The audit log."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from retrieval_core import Chunk, RetrievalConfig
 from retrieval_core.config import EmbedderConfig
-from retrieval_core.testing.clock import FakeClock
 from retrieval_core_mcp.http.audit import audit_log
-from retrieval_core_mcp.http.envelope import RequestError
-from retrieval_core_mcp.http.rates import MOST_CALLERS, RateLimit
 from retrieval_core_mcp.http.serve import serve_http
 from retrieval_core_mcp.http.settings import HttpSettings
 from retrieval_core_mcp.settings import ServerSettings
-from support.examples import times
 from support.http_service import hashed, opened, serving
 
 if TYPE_CHECKING:
@@ -30,40 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.http_service import Service
-
-
-@settings(max_examples=times(150))
-@given(
-    per_minute=st.integers(1, 20),
-    asked=st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 30)), max_size=60),
-)
-def test_no_caller_asks_more_often_than_it_may(per_minute: int, asked: list[tuple[str, float]]) -> None:
-    """In no stretch of time more than so many at once and so many a minute; who waits as told is let in."""
-    clock = FakeClock()
-    limit = RateLimit(per_minute, clock)
-    let_in: dict[str, list[float]] = {"a": [], "b": []}
-    for caller, pause in asked:
-        clock.advance(pause)
-        try:
-            limit.check(caller)
-        except RequestError as error:
-            clock.advance(float(error.headers["retry-after"]))
-            limit.check(caller)
-        let_in[caller].append(clock.now())
-    for moments in let_in.values():
-        for first, start in enumerate(moments):
-            for last, end in enumerate(moments[first:], first):
-                assert last - first + 1 <= per_minute + (end - start) * per_minute / 60 + 1e-6
-
-
-def test_callers_are_forgotten() -> None:
-    """Those who asked longest ago, so that memory is bounded."""
-    limit = RateLimit(1, FakeClock())
-    for number in range(MOST_CALLERS + 10):
-        limit.check(str(number))
-    limit.check("0")
-    with pytest.raises(RequestError):
-        limit.check(str(MOST_CALLERS))
 
 
 def served(tmp_path: Path, test: Callable[[Service], Awaitable[None]], **given: Any) -> None:
