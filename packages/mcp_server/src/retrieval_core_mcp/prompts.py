@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
     INVALID_PARAMS,
+    CompleteResult,
     Completion,
     GetPromptResult,
     ListPromptsResult,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from mcp.types import CompleteRequestParams, GetPromptRequestParams
 
     from retrieval_core.types.filters import Filter
-    from retrieval_core_mcp.contents import Contents
     from retrieval_core_mcp.library import Library
 
 MOST_VALUES = 100
@@ -37,16 +37,11 @@ LONGEST_ARGUMENT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """A prompt.
-
-    Attributes:
-        asks_for: Its own arguments, with what they are.
-        text: Holds them in braces.
-    """
+    """A prompt; ``text`` contains the required arguments in braces."""
 
     title: str
     description: str
-    asks_for: Mapping[str, str]
+    required: Mapping[str, str]
     text: str
 
 
@@ -94,13 +89,27 @@ class Prompts:
 
     def __init__(self, libraries: Mapping[str, Library]) -> None:
         self._libraries = libraries
+        self._optional = {name: told for name, told in _WHERE.items() if name != "index" or len(libraries) > 1}
 
-    def list(self) -> ListPromptsResult:
+    async def list(self) -> ListPromptsResult:
         """Return the prompts as clients see them."""
-        return ListPromptsResult(prompts=[self._listed(name, prompt) for name, prompt in _PROMPTS.items()])
+        return ListPromptsResult(
+            prompts=[
+                Prompt(
+                    name=name,
+                    title=prompt.title,
+                    description=prompt.description,
+                    arguments=[
+                        PromptArgument(name=each, description=told, required=each in prompt.required)
+                        for each, told in {**prompt.required, **self._optional}.items()
+                    ],
+                )
+                for name, prompt in _PROMPTS.items()
+            ]
+        )
 
-    def get(self, params: GetPromptRequestParams) -> GetPromptResult:
-        """Return a prompt with its arguments put in.
+    async def get(self, params: GetPromptRequestParams) -> GetPromptResult:
+        """Return a prompt with its arguments filled in.
 
         Raises:
             MCPError: There is no such prompt, or an argument is missing, unknown or too long.
@@ -108,66 +117,45 @@ class Prompts:
         given = {name: clean(value) for name, value in (params.arguments or {}).items()}
         if (prompt := _PROMPTS.get(params.name)) is None:
             raise MCPError(INVALID_PARAMS, f"There is no prompt {params.name[:80]!r}; there are {', '.join(_PROMPTS)}.")
-        known = {**prompt.asks_for, **self._optional()}
-        there_are = ", ".join(known)
-        problems = [f"the argument {name} is missing" for name in prompt.asks_for if not given.get(name, "").strip()]
-        problems += [f"there is no argument {name[:80]!r}; there are {there_are}" for name in given.keys() - known]
-        problems += [
-            f"the argument {name} has more than {LONGEST_ARGUMENT:,} characters"
-            for name, value in given.items()
-            if len(value) > LONGEST_ARGUMENT
-        ]
+        known = {**prompt.required, **self._optional}
+        problems = [f"the argument {name} is missing" for name in prompt.required if not given.get(name, "").strip()]
+        for name, value in given.items():
+            if name not in known:
+                problems.append(f"there is no argument {name[:80]!r}; there are {', '.join(known)}")
+            elif len(value) > LONGEST_ARGUMENT:
+                problems.append(f"the argument {name} has more than {LONGEST_ARGUMENT:,} characters")
         if problems:
             raise MCPError(INVALID_PARAMS, f"prompts/get: {'; '.join(problems[:5])}.")
-        text = prompt.text.format(where=self._where(given), **{name: given[name] for name in prompt.asks_for})
+        where = f", index {given['index']}" if given.get("index") else ""
+        if given.get("field") and given.get("value"):
+            where += f", with a filter on {given['field']} for the value {given['value']}"
+        text = prompt.text.format(where=where, **{name: given[name] for name in prompt.required})
         message = PromptMessage(role="user", content=TextContent(type="text", text=text))
         return GetPromptResult(description=prompt.description, messages=[message])
 
-    async def complete(self, params: CompleteRequestParams, condition: Filter | None) -> Completion:
-        """Return values that an argument of a prompt, or a part of a resource's address, may have."""
-        name, begin = params.argument.name, params.argument.value
+    async def complete(self, params: CompleteRequestParams, tenant: Filter | None) -> CompleteResult:
+        """Return values for an argument of a prompt, or for a part of a resource's address."""
+        name, begin = params.argument.name, params.argument.value.casefold()
+        values = [clean(value) for value in await self._values(params, name, tenant)]
+        found = list(dict.fromkeys(value for value in values if value.casefold().startswith(begin)))
+        return CompleteResult(
+            completion=Completion(values=found[:MOST_VALUES], total=len(found), has_more=len(found) > MOST_VALUES)
+        )
+
+    async def _values(self, params: CompleteRequestParams, name: str, tenant: Filter | None) -> Iterable[str]:
         if name == "index":
-            return _completion(self._libraries, begin)
+            return self._libraries
         given = (params.context.arguments if params.context is not None else None) or {}
         library = self._libraries.get(given.get("index", "")) or next(iter(self._libraries.values()))
         try:
-            if isinstance(params.ref, PromptReference):
-                return _completion(_values(name, given.get("field"), await library.describe(condition)), begin)
-            if name == "id":
-                return _completion(await library.documents(condition), begin)
-        except Exception as error:  # noqa: BLE001 - what cannot be completed can still be written out
+            if name == "id" and not isinstance(params.ref, PromptReference):
+                return await library.documents(tenant)
+            if name in {"field", "value"} and isinstance(params.ref, PromptReference):
+                fields = (await library.describe(tenant)).fields
+                if name == "field":
+                    return [each.name for each in fields]
+                wanted = given.get("field")
+                return [str(value) for each in fields if wanted in (None, "", each.name) for value in each.examples]
+        except Exception as error:  # noqa: BLE001 - a value can still be typed
             explain(error, library.settings.retrieval)
-        return Completion(values=[])
-
-    def _listed(self, name: str, prompt: _Prompt) -> Prompt:
-        arguments = [
-            *(PromptArgument(name=each, description=told, required=True) for each, told in prompt.asks_for.items()),
-            *(PromptArgument(name=each, description=told, required=False) for each, told in self._optional().items()),
-        ]
-        return Prompt(name=name, title=prompt.title, description=prompt.description, arguments=arguments)
-
-    def _optional(self) -> dict[str, str]:
-        return {name: told for name, told in _WHERE.items() if name != "index" or len(self._libraries) > 1}
-
-    @staticmethod
-    def _where(given: Mapping[str, str]) -> str:
-        """Return where a search is to look, as a part of a sentence."""
-        index = f", index {given['index']}" if given.get("index") else ""
-        both = given.get("field") and given.get("value")
-        return index + (f", with a filter on {given['field']} for the value {given['value']}" if both else "")
-
-
-def _values(name: str, field: str | None, contents: Contents) -> Iterable[str]:
-    if name == "field":
-        return [each.name for each in contents.fields]
-    if name == "value":
-        fields = [each for each in contents.fields if field in (None, "", each.name)]
-        return [str(value) for each in fields for value in each.examples]
-    return ()
-
-
-def _completion(values: Iterable[str], begin: str) -> Completion:
-    """Return those values that begin with some text, in whatever case, without half characters."""
-    folded = begin.casefold()
-    found = list(dict.fromkeys(clean(value) for value in values if value.casefold().startswith(folded)))
-    return Completion(values=found[:MOST_VALUES], total=len(found), has_more=len(found) > MOST_VALUES)
+        return ()

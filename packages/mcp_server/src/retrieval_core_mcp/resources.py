@@ -1,9 +1,7 @@
-"""Resources: passages and documents by their addresses, which clients read, list and attach without a tool."""
+"""Resources: chunks and documents by their addresses, which clients read, list and attach without a tool."""
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as NoBase64
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, cast
@@ -25,7 +23,7 @@ from retrieval_core_mcp.fitting import clean, in_one_line
 from retrieval_core_mcp.settings import LARGEST_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.library import Entry, Library
@@ -33,11 +31,11 @@ if TYPE_CHECKING:
 PAGE = 50
 """Resources in a part of the list."""
 LONGEST_ADDRESS = 8_000
+TEXT = "text/plain"
+LIST = ""
+"""Stands for the address of the list in :meth:`Resources.fingerprint`."""
 Kind = Literal["chunk", "document"]
-_TEMPLATES = {
-    "document": "A whole document, as it was read",
-    "chunk": "A passage of a document",
-}
+_TEMPLATES = {"document": "A whole document, as it was read", "chunk": "A passage of a document"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Address:
 
 
 def read_address(uri: str) -> Address | None:
-    """Return what an address says; ``None`` where it is none of a resource."""
+    """Return the parts of an address; ``None`` if it is none of a resource."""
     kind, separator, rest = uri.partition("://")
     index, slash, entry = rest.partition("/")
     if kind not in _TEMPLATES or not separator or not slash or not entry or len(uri) > LONGEST_ADDRESS:
@@ -71,115 +69,91 @@ class Resources:
     def __init__(self, libraries: Mapping[str, Library]) -> None:
         self._libraries = libraries
 
-    def templates(self) -> ListResourceTemplatesResult:
+    async def templates(self) -> ListResourceTemplatesResult:
         """Return the forms of addresses."""
         return ListResourceTemplatesResult(
             resource_templates=[
-                ResourceTemplate(
-                    uri_template=f"{kind}://{{index}}/{{id}}", name=kind, description=told, mime_type="text/plain"
-                )
+                ResourceTemplate(uri_template=f"{kind}://{{index}}/{{id}}", name=kind, description=told, mime_type=TEXT)
                 for kind, told in _TEMPLATES.items()
             ]
         )
 
-    async def list(self, cursor: str | None, condition: Filter | None) -> ListResourcesResult:
-        """Return a part of the documents that a caller may see, by index and id.
+    async def list(self, cursor: str | None, tenant: Filter | None) -> ListResourcesResult:
+        """Return a part of the documents that a caller may see, by index and ID.
+
+        Args:
+            cursor: The last address of the part before.
 
         Raises:
-            MCPError: The cursor is none, or an index cannot be read.
+            MCPError: It is no address.
         """
-        begin = _decoded(cursor)
+        begin = None if cursor is None else read_address(cursor)
+        if cursor is not None and begin is None:
+            raise MCPError(INVALID_PARAMS, "resources/list: the cursor is none; leave it out to begin anew")
         shown: list[Resource] = []
-        for name, library in sorted(self._libraries.items()):
-            if begin is not None and name < begin[0]:
+        async for address in self._documents(tenant):
+            if begin is not None and (address.index, address.id) <= (begin.index, begin.id):
                 continue
-            try:
-                ids = await library.documents(condition)
-            except Exception as error:  # noqa: BLE001 - an index that is not there yet has no resources
-                explain(error, library.settings.retrieval)
-                continue
-            for entry in ids:
-                if begin is not None and (name, entry) <= begin:
-                    continue
-                if len(shown) == PAGE:
-                    return ListResourcesResult(resources=shown, next_cursor=_encoded(read_address(shown[-1].uri)))
-                uri = str(Address("document", name, entry))
-                shown.append(Resource(uri=uri, name=in_one_line(entry, 200), mime_type=_mime_type(entry)))
+            if len(shown) == PAGE:
+                return ListResourcesResult(resources=shown, next_cursor=shown[-1].uri)
+            name = in_one_line(address.id, 200)
+            shown.append(Resource(uri=str(address), name=name, mime_type=_mime_type(address.id)))
         return ListResourcesResult(resources=shown)
 
-    async def read(self, uri: str, condition: Filter | None) -> ReadResourceResult:
-        """Return the text of a passage or document.
+    async def read(self, uri: str, tenant: Filter | None) -> ReadResourceResult:
+        """Return the text of a chunk or document.
 
         Raises:
-            MCPError: There is none of that address which the caller may see, or the index cannot be read.
+            MCPError: There is none of that address that the caller may see, or the index can't be read.
         """
-        if (entry := await self.entry(uri, condition)) is None:
+        if (entry := await self._entry(uri, tenant)) is None:
             raise MCPError(INVALID_PARAMS, "Resource not found", {"uri": uri[:LONGEST_ADDRESS]})
         text = clean(entry.text)[:LARGEST_ANSWER]
         contents = TextResourceContents(uri=uri, mime_type=_mime_type(entry.source or entry.id), text=text)
         return ReadResourceResult(contents=[contents])
 
-    async def entry(self, uri: str, condition: Filter | None) -> Entry | None:
-        """Return the passage or document of an address; ``None`` where there is none that a caller may see.
+    async def fingerprint(self, uri: str, tenant: Filter | None) -> str | None:
+        """Return a hash of a resource's text, or of the whole list; ``None`` if there is none that a caller may see.
+
+        Args:
+            uri: An address, or :data:`LIST`.
 
         Raises:
-            MCPError: The index cannot be read.
+            MCPError: The index can't be read.
+        """
+        if uri != LIST:
+            entry = await self._entry(uri, tenant)
+            return None if entry is None else sha256(entry.text.encode("utf-8", "surrogatepass")).hexdigest()
+        listed = sha256()
+        async for address in self._documents(tenant):
+            listed.update(f"{address}\0".encode())
+        return listed.hexdigest()
+
+    async def _documents(self, tenant: Filter | None) -> AsyncGenerator[Address]:
+        for name, library in sorted(self._libraries.items()):
+            try:
+                ids = await library.documents(tenant)
+            except Exception as error:  # noqa: BLE001 - an index that isn't there yet has no resources
+                explain(error, library.settings.retrieval)
+                continue
+            for each in ids:
+                yield Address("document", name, each)
+
+    async def _entry(self, uri: str, tenant: Filter | None) -> Entry | None:
+        """Return the chunk or document of an address; ``None`` if there is none that a caller may see.
+
+        Raises:
+            MCPError: The index can't be read.
         """
         address = read_address(uri)
         if address is None or (library := self._libraries.get(address.index)) is None:
             return None
         try:
-            entry = await library.fetch(address.id, condition)
+            entry = await library.fetch(address.id, tenant)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
             raise MCPError(INVALID_PARAMS, explain(error, library.settings.retrieval)) from None
         return entry if entry is not None and (entry.chunk is not None) == (address.kind == "chunk") else None
 
-    async def fingerprint(self, uri: str, condition: Filter | None) -> str | None:
-        """Return what changes with a resource's text; ``None`` where there is none that a caller may see.
-
-        Raises:
-            MCPError: The index cannot be read.
-        """
-        entry = await self.entry(uri, condition)
-        return None if entry is None else sha256(entry.text.encode("utf-8", "surrogatepass")).hexdigest()
-
-    async def fingerprint_of_list(self, condition: Filter | None) -> str:
-        """Return what changes with the list of resources that a caller may see."""
-        told = sha256()
-        for name, library in sorted(self._libraries.items()):
-            try:
-                ids = await library.documents(condition)
-            except Exception as error:  # noqa: BLE001 - an index that is not there yet has no resources
-                explain(error, library.settings.retrieval)
-                continue
-            for entry in ids:
-                told.update(f"{name}\0{entry}\0".encode("utf-8", "surrogatepass"))
-        return told.hexdigest()
-
 
 def _mime_type(name: str) -> str:
-    return "text/markdown" if name.lower().endswith((".md", ".markdown")) else "text/plain"
-
-
-def _encoded(address: Address | None) -> str | None:
-    """Return a cursor: it holds what the caller was shown last, and so nothing of what others have."""
-    if address is None:
-        return None
-    return urlsafe_b64encode(str(address).encode()).decode()
-
-
-def _decoded(cursor: str | None) -> tuple[str, str] | None:
-    """Return the index and the document that a part of the list begins behind.
-
-    Raises:
-        MCPError: It is no cursor.
-    """
-    if cursor is None:
-        return None
-    try:
-        address = read_address(urlsafe_b64decode(cursor.encode()).decode())
-    except (NoBase64, ValueError):
-        address = None
-    if address is None:
-        raise MCPError(INVALID_PARAMS, "resources/list: the cursor is none; leave it out to begin anew")
-    return address.index, address.id
+    return "text/markdown" if name.lower().endswith((".md", ".markdown")) else TEXT

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from mcp.types import INVALID_PARAMS, CompleteResult, ListToolsResult
+from mcp.types import INVALID_PARAMS, ListToolsResult
 
 from retrieval_core_mcp import __version__
 from retrieval_core_mcp.fitting import in_one_line
@@ -62,7 +62,9 @@ def create_server(
         at_once: Whether the indexes load, and folders are followed, before the first request, as a service does it.
     """
     by_name = libraries if isinstance(libraries, Mapping) else {DEFAULT_NAME: libraries}
-    serving = _Serving(settings, by_name, clock, at_once=at_once)
+    resources, prompts = Resources(by_name), Prompts(by_name)
+    subscriptions = Subscriptions(resources, by_name, clock)
+    serving = _Serving(settings, by_name, subscriptions, at_once=at_once)
     server = Server(
         "retrieval-core",
         version=__version__,
@@ -73,17 +75,19 @@ def create_server(
         get_tool_input_schema=serving.input_schema,
         on_list_tools=serving.list_tools,
         on_call_tool=serving.call_tool,
-        on_list_resources=serving.list_resources,
-        on_list_resource_templates=serving.list_templates,
-        on_read_resource=serving.read_resource,
-        on_subscribe_resource=serving.subscribe,
-        on_unsubscribe_resource=serving.unsubscribe,
-        on_subscriptions_listen=serving.listen,
-        on_list_prompts=serving.list_prompts,
-        on_get_prompt=serving.get_prompt,
-        on_completion=serving.complete,
+        on_list_resources=lambda context, params: resources.list(params and params.cursor, _tenant(context)),
+        on_list_resource_templates=lambda _context, _params: resources.templates(),
+        on_read_resource=lambda context, params: resources.read(params.uri, _tenant(context)),
+        on_subscribe_resource=lambda context, params: subscriptions.subscribe(context, params.uri, _tenant(context)),
+        on_unsubscribe_resource=lambda context, params: subscriptions.unsubscribe(
+            context, params.uri, _tenant(context)
+        ),
+        on_subscriptions_listen=lambda context, params: subscriptions.listen(context, params, _tenant(context)),
+        on_list_prompts=lambda _context, _params: prompts.list(),
+        on_get_prompt=lambda _context, params: prompts.get(params),
+        on_completion=lambda context, params: prompts.complete(params, _tenant(context)),
     )
-    server.middleware.append(serving.load_behind_first_answer)
+    server.middleware.append(serving.load_after_first_answer)
     return server
 
 
@@ -91,14 +95,17 @@ class _Serving:
     """Answers the requests of a protocol's server."""
 
     def __init__(
-        self, settings: ServerSettings, libraries: Mapping[str, Library], clock: Clock | None, *, at_once: bool
+        self,
+        settings: ServerSettings,
+        libraries: Mapping[str, Library],
+        subscriptions: Subscriptions,
+        *,
+        at_once: bool,
     ) -> None:
         self._libraries = libraries
         self._at_once = at_once
         self._tools = Tools(settings, libraries)
-        self._resources = Resources(libraries)
-        self._prompts = Prompts(libraries)
-        self._subscriptions = Subscriptions(self._resources, libraries, clock)
+        self._subscriptions = subscriptions
         self._following: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
@@ -114,7 +121,7 @@ class _Serving:
             await asyncio.gather(*self._following, return_exceptions=True)
             await asyncio.gather(*(library.aclose() for library in self._libraries.values()))
 
-    async def load_behind_first_answer(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    async def load_after_first_answer(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/call":
             _check_call(ctx.params)
         if ctx.request is not None:
@@ -125,7 +132,7 @@ class _Serving:
             self._start()
 
     def _start(self) -> None:
-        """Begin to load the indexes and to follow their folders, behind the first answer."""
+        """Begin to load the indexes and to follow their folders, after the first answer."""
         for library in self._libraries.values():
             library.start()
             if library.settings.watch and len(self._following) < len(self._libraries):
@@ -160,7 +167,7 @@ class _Serving:
             return await self._tools.call(
                 params.name,
                 params.arguments or {},
-                _condition(context),
+                _tenant(context),
                 as_json=_reads_json(context),
                 may_write=getattr(_http_call(context), "may_write", True),
                 step=step,
@@ -168,51 +175,14 @@ class _Serving:
 
         return await reporting(context, work)
 
-    async def list_resources(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        return await self._resources.list(None if params is None else params.cursor, _condition(context))
-
-    async def list_templates(
-        self, _context: Context, _params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        return self._resources.templates()
-
-    async def read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        return await self._resources.read(params.uri, _condition(context))
-
-    async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        return await self._subscriptions.subscribe(context, params.uri, _condition(context))
-
-    async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        return await self._subscriptions.unsubscribe(context, params.uri, _condition(context))
-
-    async def listen(
-        self, context: Context, params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        return await self._subscriptions.listen(context, params, _condition(context))
-
-    async def list_prompts(
-        self, _context: Context, _params: types.PaginatedRequestParams | None
-    ) -> types.ListPromptsResult:
-        return self._prompts.list()
-
-    async def get_prompt(self, _context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        return self._prompts.get(params)
-
-    async def complete(self, context: Context, params: types.CompleteRequestParams) -> CompleteResult:
-        return CompleteResult(completion=await self._prompts.complete(params, _condition(context)))
-
 
 def _http_call(context: Context) -> Any:
     """Return what is known of a request over HTTP and who sends it; ``None`` of one that came otherwise."""
     return getattr(getattr(context.request, "state", None), "call", None)
 
 
-def _condition(context: Context) -> Filter | None:
-    """Return what every passage must pass; ``None`` for a caller who may see all."""
+def _tenant(context: Context) -> Filter | None:
+    """Return the filter of a caller that every chunk must pass; ``None`` for one who may see all."""
     return getattr(_http_call(context), "condition", None)
 
 

@@ -1,31 +1,25 @@
-"""Subscriptions: clients are told when a resource that they follow has changed, by whatever process.
+"""Subscriptions: clients are told if a resource that they follow has changed, by whatever process.
 
-The state of each index is looked at every few seconds, while anybody listens. Callers who may see different passages
-are kept apart: what one of them is told rests on nothing that another one alone may see.
+The state of each index is checked every few seconds while a client listens. Callers who may see different chunks are
+kept apart: what one of them is told doesn't depend on what only another may see.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    ResourcesListChanged,
-    ResourceUpdated,
-)
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, EmptyResult
 
 from retrieval_core.run.clock import SystemClock
-from retrieval_core_mcp.resources import read_address
+from retrieval_core_mcp.resources import LIST, read_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.session import ServerSession
@@ -39,11 +33,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 INTERVAL = 2.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 PATIENCE = 10.0
-"""Seconds that a client of an earlier protocol may take for a message; it is told of a resource no more after that."""
+"""Seconds that a client of an earlier protocol may take for a message; after that it isn't told of the resource."""
 MOST_FOLLOWED = 1_000
-"""Addresses that callers of one kind may follow at a time."""
+"""Addresses that callers who may see the same may follow at a time."""
 
 
 @dataclass(slots=True)
@@ -52,27 +46,20 @@ class _Audience:
 
     Attributes:
         bus: Carries events to the streams of the protocol of 2026, which the handler serves.
-        streams: How many of these follow an address; the empty address stands for the list.
-        sessions: Those of earlier protocols that follow an address, by their connection.
-        known: What was known of an address at the last look.
+        followers: Those of each address: connections of earlier protocols with their session, and streams.
+        known: The fingerprint of each address at the last check.
     """
 
-    condition: Filter | None
+    tenant: Filter | None
     bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
     handler: ListenHandler = field(init=False)
-    streams: Counter[str] = field(default_factory=Counter[str])
-    sessions: dict[str, dict[Any, ServerSession]] = field(default_factory=dict[str, "dict[Any, ServerSession]"])
+    followers: dict[str, dict[object, ServerSession | None]] = field(
+        default_factory=dict[str, "dict[object, ServerSession | None]"]
+    )
     known: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
 
     def __post_init__(self) -> None:
         self.handler = ListenHandler(self.bus)
-
-    @property
-    def followed(self) -> set[str]:
-        return {*self.streams, *self.sessions}
-
-
-LIST = ""
 
 
 class Subscriptions:
@@ -80,7 +67,7 @@ class Subscriptions:
 
     Args:
         libraries: The indexes by name.
-        clock: Measures the time between two looks; the system's where it is not given.
+        clock: Measures the time between two checks. Default: the system's clock.
     """
 
     def __init__(self, resources: Resources, libraries: Mapping[str, Library], clock: Clock | None = None) -> None:
@@ -89,29 +76,26 @@ class Subscriptions:
         self._clock = clock or SystemClock()
         self._audiences: dict[Filter | None, _Audience] = {}
         self._versions: dict[str, str | None] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
 
     async def listen(
-        self, context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams, condition: Filter | None
+        self, context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams, tenant: Filter | None
     ) -> SubscriptionsListenResult:
-        """Serve a stream of the protocol of 2026 until the client leaves it."""
-        audience = self._audience(condition)
-        wanted = params.notifications
-        asked = [*(wanted.resource_subscriptions or ()), *([LIST] if wanted.resources_list_changed else [])]
-        followed = dict.fromkeys(asked)
-        self._check_room(audience, followed)
-        audience.streams.update(followed.keys())
+        """Serve a stream of the protocol of 2026 until the client leaves it.
+
+        Raises:
+            MCPError: Too many addresses are followed.
+        """
+        wanted, stream = params.notifications, object()
+        uris = {*(wanted.resource_subscriptions or ()), *([LIST] if wanted.resources_list_changed else [])}
+        audience = self._follow(tenant, uris, stream, None)
         try:
-            await self._begin(audience, followed)
+            await self._begin(audience, uris)
             return await audience.handler(context, params)
         finally:
-            for uri in followed:
-                audience.streams[uri] -= 1
-                if not audience.streams[uri]:
-                    del audience.streams[uri]
-            self._forget(audience)
+            self._leave(audience, uris, stream)
 
-    async def subscribe(self, context: ServerRequestContext[Any], uri: str, condition: Filter | None) -> EmptyResult:
+    async def subscribe(self, context: ServerRequestContext[Any], uri: str, tenant: Filter | None) -> EmptyResult:
         """Follow a resource for a client of an earlier protocol, until it ends that or leaves.
 
         Raises:
@@ -119,58 +103,64 @@ class Subscriptions:
         """
         if read_address(uri) is None:
             raise MCPError(INVALID_PARAMS, "Resource not found", {"uri": uri[:1_000]})
-        audience = self._audience(condition)
-        self._check_room(audience, (uri,))
         connection = _connection(context)
-        sessions = audience.sessions.setdefault(uri, {})
-        if connection not in sessions:
-            connection.exit_stack.callback(self._unfollow, audience, uri, connection)
-        sessions[connection] = context.session
-        await self._begin(audience, (uri,))
+        audience = self._follow(tenant, {uri}, connection, context.session)
+        connection.exit_stack.callback(self._leave, audience, {uri}, connection)
+        await self._begin(audience, {uri})
         return EmptyResult()
 
-    async def unsubscribe(self, context: ServerRequestContext[Any], uri: str, condition: Filter | None) -> EmptyResult:
-        """Follow a resource no more."""
-        if (audience := self._audiences.get(condition)) is not None:
-            self._unfollow(audience, uri, _connection(context))
+    async def unsubscribe(self, context: ServerRequestContext[Any], uri: str, tenant: Filter | None) -> EmptyResult:
+        """Stop following a resource."""
+        if (audience := self._audiences.get(tenant)) is not None:
+            self._leave(audience, {uri}, _connection(context))
         return EmptyResult()
 
     async def look(self) -> None:
-        """Tell everybody of what has changed since the last look."""
+        """Tell all clients what has changed since the last check."""
         changed = False
         for name, library in self._libraries.items():
             version = await library.version()
             changed = changed or version is None or version != self._versions.get(name, version)
             self._versions[name] = version
         for audience in tuple(self._audiences.values()) if changed else ():
-            for uri in audience.followed:
+            for uri in tuple(audience.followers):
                 await self._tell(audience, uri)
 
     def close(self) -> None:
-        """End all streams, and look no more."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """End all streams and checks."""
+        if self._checking is not None:
+            self._checking.cancel()
         for audience in self._audiences.values():
             audience.handler.close()
 
-    def _audience(self, condition: Filter | None) -> _Audience:
-        return self._audiences.setdefault(condition, _Audience(condition))
-
-    def _check_room(self, audience: _Audience, uris: Iterable[str]) -> None:
-        """Raise where too many would be followed; what is followed is noted before anything is waited for.
-
-        Else the last listener, who leaves meanwhile, would take the audience along.
-        """
-        if len(audience.followed.union(uris)) > MOST_FOLLOWED:
-            self._forget(audience)
+    def _follow(
+        self, tenant: Filter | None, uris: Collection[str], follower: object, session: ServerSession | None
+    ) -> _Audience:
+        audience = self._audiences.get(tenant) or _Audience(tenant)
+        if len(audience.followers.keys() | uris) > MOST_FOLLOWED:
             msg = f"no more than {MOST_FOLLOWED:,} resources can be followed"
             raise MCPError(INVALID_PARAMS, msg)
+        self._audiences[tenant] = audience
+        for uri in uris:
+            audience.followers.setdefault(uri, {})[follower] = session
+        return audience
 
-    async def _begin(self, audience: _Audience, uris: Iterable[str]) -> None:
-        """Look at addresses for the first time, and again and again from now on."""
-        if self._looking is None or self._looking.done():
+    def _leave(self, audience: _Audience, uris: Collection[str], follower: object) -> None:
+        for uri in uris:
+            if follower in (followers := audience.followers.get(uri, {})):
+                del followers[follower]
+                if not followers:
+                    del audience.followers[uri]
+        for uri in audience.known.keys() - audience.followers:
+            del audience.known[uri]
+        if not audience.followers and self._audiences.get(audience.tenant) is audience:
+            del self._audiences[audience.tenant]
+
+    async def _begin(self, audience: _Audience, uris: Collection[str]) -> None:
+        """Check addresses for the first time, and regularly from now on."""
+        if self._checking is None or self._checking.done():
             self._versions.clear()
-            self._looking = asyncio.create_task(self._look_again_and_again())
+            self._checking = asyncio.create_task(self._check())
         for name, library in self._libraries.items():
             version = await library.version()  # before the texts, so that no change between the two is missed
             self._versions.setdefault(name, version)
@@ -178,26 +168,13 @@ class Subscriptions:
             if uri not in audience.known:
                 audience.known.setdefault(uri, await self._fingerprint(audience, uri))
 
-    def _unfollow(self, audience: _Audience, uri: str, connection: Any) -> None:
-        if (sessions := audience.sessions.get(uri)) is not None:
-            sessions.pop(connection, None)
-            if not sessions:
-                del audience.sessions[uri]
-        self._forget(audience)
-
-    def _forget(self, audience: _Audience) -> None:
-        for uri in audience.known.keys() - audience.followed:
-            del audience.known[uri]
-        if not audience.followed:
-            self._audiences.pop(audience.condition, None)
-
-    async def _look_again_and_again(self) -> None:
+    async def _check(self) -> None:
         while self._audiences:
             await self._clock.sleep(INTERVAL)
             try:
                 await self.look()
             except Exception:
-                logger.exception("the state of the indexes could not be looked at")
+                logger.exception("the state of the indexes could not be read")
 
     async def _tell(self, audience: _Audience, uri: str) -> None:
         now = await self._fingerprint(audience, uri)
@@ -205,27 +182,26 @@ class Subscriptions:
             return
         audience.known[uri] = now
         await audience.bus.publish(ResourcesListChanged() if uri == LIST else ResourceUpdated(uri=uri))
-        sessions = tuple(audience.sessions.get(uri, {}).items())
-        await asyncio.gather(*(self._send(audience, uri, *session) for session in sessions))
+        followers = tuple(audience.followers.get(uri, {}).items())
+        sent = (self._send(audience, uri, each, session) for each, session in followers if session is not None)
+        await asyncio.gather(*sent)
 
-    async def _send(self, audience: _Audience, uri: str, connection: Any, session: ServerSession) -> None:
-        """Tell one client; whether it takes that does not matter to the others."""
+    async def _send(self, audience: _Audience, uri: str, follower: object, session: ServerSession) -> None:
+        """Tell one client; if it doesn't take that, others still do."""
         try:
             async with self._clock.timeout(PATIENCE):
                 await session.send_resource_updated(uri)
         except Exception as error:  # noqa: BLE001 - it has left, or does not read
             logger.info("a client no longer gets resource updates: %s", type(error).__name__)
-            self._unfollow(audience, uri, connection)
+            self._leave(audience, {uri}, follower)
 
     async def _fingerprint(self, audience: _Audience, uri: str) -> str | None:
         try:
-            if uri == LIST:
-                return await self._resources.fingerprint_of_list(audience.condition)
-            return await self._resources.fingerprint(uri, audience.condition)
+            return await self._resources.fingerprint(uri, audience.tenant)
         except MCPError:
             return audience.known.get(uri)
 
 
 def _connection(context: ServerRequestContext[Any]) -> Any:
-    """Return what stands for a client as long as it is connected; the protocol's library names it in no public way."""
+    """Return the connection of a client, for which the SDK has no public name."""
     return context.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
