@@ -102,8 +102,8 @@ def test_a_failure_is_told() -> None:
 
 def test_several_vectors() -> None:
     """A second search in another store is combined with the first; where its weight is large, the title decides."""
-    embedder, rule = FakeEmbedder(), "mean"
-    with MultiVectorRetriever(a_store(), embedder, {"title": 100.0}, rule, stores={"title": titles()}) as by_title:
+    embedder, mean = FakeEmbedder(), {"weights": {"title": 100.0}, "rule": "mean"}
+    with MultiVectorRetriever(a_store(), embedder, stores={"title": titles()}, fusion_config=mean) as by_title:
         hits = by_title.retrieve("Saturn")
     assert hits[0].id == "p1"
     assert {hit.id for hit in hits} == {"p0", "p1", "p2", "p3"}

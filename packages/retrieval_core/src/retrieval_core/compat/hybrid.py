@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
@@ -38,7 +37,8 @@ from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.compat.tracker import PerformanceTracker
 from retrieval_core.compat.vectors import SeveralVectors
 from retrieval_core.config import RetrievalConfig, load_config
-from retrieval_core.config.adapters import PortConfig
+from retrieval_core.config.base import copy_tree, merge_into, nested_tree
+from retrieval_core.config.loading import read_toml
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, MalformedAnswerError
 from retrieval_core.index.open import open_index, open_indexes
 from retrieval_core.index.serialization import event_to_json, hit_to_json, result_to_json
@@ -51,20 +51,17 @@ from retrieval_core.run.sync import SyncBridge, in_step
 from retrieval_core.types import AnswerChunk, Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
-    from retrieval_core.compat.vectors import VectorRule
-    from retrieval_core.config.model import SearchConfig
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
+    from retrieval_core.pipeline.options import Filters
     from retrieval_core.pipeline.stages.fuse import FusionMethod
-    from retrieval_core.ports import LLM, Embedder, Reranker, Retriever, Store, Verifier
+    from retrieval_core.ports import Embedder, Reranker, Retriever, Store, Verifier
     from retrieval_core.ports import QueryTransformer as TransformerPort
     from retrieval_core.run.observe import MemoryUsage
     from retrieval_core.types import AnswerEvent, Hit, Matrix, RetrievalResult
-    from retrieval_core.types.filters import Filter, MetadataFilter
 
-    Filters = Filter | MetadataFilter | Mapping[str, Any] | None
     EventCallback = Callable[[dict[str, Any]], object]
 
 __all__ = [
@@ -77,7 +74,7 @@ logger = logging.getLogger(__name__)
 
 PRESET = "local-hybrid"
 GENERATION_MODEL = "qwen3:8b"
-"""The model that a client is asked for if ollama_config names none."""
+"""The model of a client if ollama_config names none."""
 ENRICHMENT_MODEL = "qwen3:0.6b"
 FLAGS = {
     **dict.fromkeys(("search_type", "searchType", "retrievalMode"), "search_type"),
@@ -87,9 +84,9 @@ FLAGS = {
     **dict.fromkeys(("reranker_top_k", "rerankerTopK"), "reranker_top_k"),
     **dict.fromkeys(("context_window_size", "contextWindowSize"), "contextWindowSize"),
 }
-"""What a request may ask for in place of the settings, and what each is called there."""
+"""The flags of a request by their names, each with its name in :mod:`retrieval_core.compat.flags`."""
 MOST_FLAGS = 32
-"""For how many combinations of them an index, or several as one, is kept."""
+"""For how many combinations of flags an index, or several as one, is kept open."""
 
 
 class BaseRetriever(ABC):
@@ -97,7 +94,7 @@ class BaseRetriever(ABC):
 
     @abstractmethod
     def search(self, query: str, k: int = 10) -> Any:
-        """Find passages.
+        """Find chunks.
 
         Returns:
             At most ``k`` dictionaries, best first, each with ``text``, and optionally ``chunk_id``, ``document_id``,
@@ -105,12 +102,12 @@ class BaseRetriever(ABC):
         """
 
     def get_embeddings(self, texts: list[str]) -> Matrix:
-        """Embed passages: one row for each text. Nothing asks for them unless a subclass does."""
+        """Embed texts: one row for each. The library doesn't call it."""
         msg = f"{type(self).__name__} has no embeddings for {len(texts)} texts; give it a method get_embeddings"
         raise InvalidParameterError(msg)
 
     def as_retriever(self) -> Retriever:
-        """Return it as a retriever of the library, whose candidates are made of the dictionaries."""
+        """Return it as a retriever of the library."""
         return cast("Retriever", _Dictionaries(self))
 
 
@@ -138,13 +135,13 @@ def _as_candidate(item: Any, score: float, name: str) -> Candidate:
 
 
 class BaseReranker(ABC):
-    """Puts passages into a better order; to be subclassed, and handed over wherever a reranker is taken.
+    """Base class of custom rerankers, which you can pass wherever a reranker is accepted.
 
-    Results are kept by its ``id``: change that with whatever changes the order.
+    Results are cached by its ``id``: change it with whatever changes the order.
     """
 
     batch_size = 1000
-    """The most passages that it is given at once; it only compares those."""
+    """The most documents of one call; it only compares those."""
 
     @property
     def id(self) -> str:
@@ -156,22 +153,22 @@ class BaseReranker(ABC):
         """Return documents best first.
 
         Args:
-            query: The question.
-            documents: Each with ``text``, and its place among them as ``index``, which has to come back with it.
+            query: The query.
+            documents: Each with ``text`` and ``index``, which must come back with it.
         """
 
     def score(self, query: str, passages: Sequence[str]) -> RerankScores:
-        """Score passages by the order that :meth:`rank` gives them; what it leaves out has 0.
+        """Score chunks by the order of :meth:`rank`; those that it leaves out get 0.
 
         Raises:
-            MalformedAnswerError: It gave something that it was not given.
+            MalformedAnswerError: It returned a document without the index of one that it got.
         """
         ranked = self.rank(query, [{"index": number, "text": text} for number, text in enumerate(passages)])
         scores = [0.0] * len(passages)
         try:
-            for place, document in enumerate(ranked):
+            for rank, document in enumerate(ranked):
                 number = range(len(passages))[cast("int", document["index"])]
-                scores[number] = scores[number] or 1 - place / len(passages)
+                scores[number] = scores[number] or 1 - rank / len(passages)
         except (KeyError, IndexError, TypeError) as error:
             msg = f"{self.id} must give documents that it was given, each with its index; it gave {ranked!r:.80}"
             raise MalformedAnswerError(msg) from error
@@ -181,24 +178,20 @@ class BaseReranker(ABC):
 class StoreRetriever(BaseRetriever, Closing):
     """A retriever over a store: one mode of the pipeline, without reranking or anything else that follows a search.
 
-    It owns what it was given: closing it closes the store and the embedder. It serves by itself, and as a further
-    retriever of another pipeline, for instance to search a second index beside the first one.
+    Closing it closes the store and the embedder. Use it by itself, or as a further retriever of another pipeline, for
+    instance to search a second index beside the first one.
 
     Raises:
         ConfigurationError: A setting is outside its range.
     """
 
     def __init__(self, store: Store, embedder: Embedder | None, settings: Mapping[str, Any]) -> None:
-        # Whoever asks a retriever wants to know that it failed; nothing stands in for it.
         config = load_config(overrides={**settings, "strict": True})
         self._pipeline = LibraryPipeline(store, embedder, config=config)
 
     @property
     def id(self) -> str:
-        """Names the way of searching and the embedder; empty where the store does not tell what it holds.
-
-        Without an id, results of a pipeline that this is plugged into are not cached.
-        """
+        """Names the kind of search and the embedder; empty if the store has no version, so that nothing is cached."""
         if "version" not in self._pipeline.store.capabilities:
             return ""
         embedder = self._pipeline.embedder
@@ -206,16 +199,16 @@ class StoreRetriever(BaseRetriever, Closing):
         return f"{type(self).__name__} {settings} {None if embedder is None else embedder.id}"
 
     async def version(self) -> str | None:
-        """Return the version of the index, as its store does; ``None`` before the first write, and if it has none.
+        """Return the version of the index; ``None`` before the first write, and if its store has no versions.
 
         Raises:
-            StoreError: The index cannot be read.
+            StoreError: The index can't be read.
         """
         store = self._pipeline.store
         return await store.version() if "version" in store.capabilities else None
 
     async def search(self, query: str, k: int = 10, filters: Filters = None) -> tuple[Candidate, ...]:
-        """Find passages: at most ``k``, best first, each with its chunk; none in an index that was not yet written.
+        """Find chunks: at most ``k``, best first; none in an index that was not yet written.
 
         Raises:
             RetrievalError: As :meth:`RetrievalPipeline.aretrieve`, and whatever failed.
@@ -224,11 +217,11 @@ class StoreRetriever(BaseRetriever, Closing):
         try:
             result = await self._pipeline.aretrieve(query, filters, top_k=min(k, most))
         except IndexNotFoundError:
-            return ()  # nothing was written yet
+            return ()
         return tuple(Candidate(hit.id, hit.score, hit.chunk) for hit in result.hits)
 
     def get_embeddings(self, texts: list[str]) -> Matrix:
-        """Embed passages: one row for each text, of unit length.
+        """Embed texts: one row of unit length for each.
 
         Raises:
             InvalidParameterError: It has no embedder.
@@ -239,7 +232,7 @@ class StoreRetriever(BaseRetriever, Closing):
         return self._pipeline.sync.run(self._pipeline.embedder.embed_texts(texts))
 
     def retrieve(self, query: str, k: int = 10, filters: Filters = None) -> tuple[Hit, ...]:
-        """Find passages from synchronous code: at most ``k`` hits, best first, with all their scores.
+        """Find chunks from synchronous code: at most ``k`` hits, best first, with all their scores.
 
         Raises:
             RetrievalError: As :meth:`search`.
@@ -247,7 +240,7 @@ class StoreRetriever(BaseRetriever, Closing):
         return self._pipeline.retrieve(query, filters, top_k=k).hits
 
     def as_retriever(self) -> Retriever:
-        """Return it as it is: it gives candidates."""
+        """Return it as it is."""
         return cast("Retriever", self)
 
     async def aclose(self) -> None:
@@ -280,7 +273,7 @@ class HybridRetriever(StoreRetriever):
         dense_weight: Weight of vector search, in [0, 1]; keyword search has the rest.
         fusion: See :mod:`retrieval_core.pipeline.stages.fuse`; ``minmax`` is ``(1 - w) * bm25 + w * dense`` of scaled
             scores.
-        candidates: Passages asked of each side.
+        candidates: The most candidates of each of them.
     """
 
     def __init__(
@@ -305,11 +298,11 @@ class MultiVectorRetriever(StoreRetriever):
         store: Has the chunks, and the vector of each.
         embedder: The one that all vectors were made with.
         weights: Weight of each other store's cosines, above 0; those of ``store`` have 1.
-        rule: ``max`` takes the highest weighted cosine of a chunk, ``mean`` the weighted mean.
         stores: Other stores with a vector for the same chunk IDs, by name. For instance an index of the titles, or the
             same Qdrant collection with another ``vector``.
         vision_model: ``None``: images have no vectors.
-        fusion_config: ``weights`` and ``rule`` together; ``{}`` for only the chunk's own vector.
+        fusion_config: ``weights``, and the ``rule``: ``max`` takes the highest weighted cosine of a chunk, ``mean`` the
+            weighted mean. ``{}`` for only the chunk's own vector. Default: ``weights`` and ``max``.
 
     Raises:
         InvalidParameterError: A weight has no store, a value is outside its range, or there is a vision model.
@@ -320,7 +313,6 @@ class MultiVectorRetriever(StoreRetriever):
         store: Store,
         embedder: Embedder,
         weights: Mapping[str, float] | None = None,
-        rule: VectorRule = "max",
         *,
         stores: Mapping[str, Store] | None = None,
         vision_model: None = None,
@@ -332,18 +324,17 @@ class MultiVectorRetriever(StoreRetriever):
         if fusion_config is None and not weights:
             msg = "weights must name at least one other store, for instance {'title': 1.0}; else use DenseRetriever"
             raise InvalidParameterError(msg)
-        given = {"weights": dict(weights or {}), "rule": rule} if fusion_config is None else fusion_config
-        self._several = SeveralVectors(store, stores or {}, given)
+        self._several = SeveralVectors(store, stores or {}, fusion_config or {"weights": dict(weights or {})})
         super().__init__(self._several, embedder, {"search": {"mode": "dense"}})
 
     @property
     def id(self) -> str:
-        """Names the way of searching and the embedder; empty if one of the stores does not report its version."""
+        """Names the kind of search and the embedder; empty if one of the stores has no version."""
         return f"{super().id} {self._several.id}" if self._several.has_versions else ""
 
 
 class QueryDecomposer(_Decomposer):
-    """Breaks a question into simpler ones.
+    """Splits a question into simpler ones.
 
     Args:
         llm_client: A language model of this library, a chat model of LangChain, or a client with
@@ -366,13 +357,13 @@ class QueryDecomposer(_Decomposer):
 
 
 class HyDEGenerator(_HyDEGenerator):
-    """Writes a passage that would answer a question; the arguments are those of :class:`QueryDecomposer`."""
+    """Writes a text that would answer a question; the arguments are those of :class:`QueryDecomposer`."""
 
     def __init__(self, llm_client: Any, enrichment_model: str = ENRICHMENT_MODEL, *, prompt: str | None = None) -> None:
         super().__init__(adapt_llm(llm_client, enrichment_model), prompt=prompt)
 
     def generate_hypothetical_doc(self, query: str) -> str:
-        """Return the passage; the question where the model only repeats it.
+        """Return the text; the question if the model only repeats it.
 
         Raises:
             ServiceError: The model failed, or gave none.
@@ -390,7 +381,7 @@ def select_embedder(name: str, host: str | None = None) -> Embedder:
     """Return an embedder of Ollama by its name, not yet loaded. Default host: Ollama's usual address.
 
     Raises:
-        ConfigurationError: The name or the host is none.
+        ConfigurationError: The name or the host is invalid.
     """
     at = {} if host is None else {"ollama_config": {"host": host}}
     return cast("Embedder", build_embedder(load_flags(PRESET, {"embedding_model_name": name, **at}).embedder))
@@ -402,12 +393,12 @@ class RetrievalPipeline(Closing):
     The flags are ``search_type``, ``retrieval_k``, ``dense_weight``, ``ai_rerank``, ``reranker_top_k`` and
     ``context_window_size``, in these names or those of a user interface, such as ``searchType``. Methods with flags
     also take the library's own options: ``top_k``, ``history``, ``session_id``, and for answers ``verify``,
-    ``prompt_override`` and ``max_tokens``. It owns its components, and closes them.
+    ``prompt_override`` and ``max_tokens``. Closing it closes its components.
 
     Args:
         config: Settings over those of the preset ``local-hybrid``, by the file's names or the library's.
         ollama_client: A language model of this library, a chat model of LangChain, or a client with
-            ``complete(prompt, model)``; used in place of the configured ones.
+            ``complete(prompt, model)``; it replaces the configured ones.
         ollama_config: ``host``, ``generation_model``, ``embedding_model`` and ``enrichment_model``.
         store: Replaces the configured one, as do embedder, reranker and verifier.
         retrievers: Further retrievers, by name.
@@ -435,29 +426,29 @@ class RetrievalPipeline(Closing):
         verifier: Verifier | None = None,
     ) -> None:
         given = {**config, **({} if ollama_config is None else {"ollama_config": dict(ollama_config)})}
-        llm: LLM | None = None
+        llm = None
         if ollama_client is not None:
             name = {"generation_model": GENERATION_MODEL, **config, **(ollama_config or {})}["generation_model"]
             llm = adapt_llm(ollama_client, name)
-        if llm is not None and not isinstance(llm, OffersModels):
-            given["transform.model"] = None  # it is asked for everything
+            if not isinstance(llm, OffersModels):
+                given["transform.model"] = None  # the client is asked for everything
         self.config = load_flags(PRESET, given)
-        chosen = {name: value for name, value in given.items() if FLAGS.get(name) != "ai_rerank"}
-        self._reranker_kind = load_flags(PRESET, chosen).reranker.kind
-        ours = {
+        self._defaults = {FLAGS[name]: given.pop(name) for name in ("aiRerank", "ai_rerank") if name in given}
+        self._settings = read_toml(PRESET)
+        chosen, _ = translated(nested_tree(given), self._settings, RetrievalConfig.model_fields, [])
+        merge_into(self._settings, chosen)
+        self._llm = build_llm(self.config.llm) if llm is None else llm
+        self._embedder = None if embedder is None else adapt_embedder(embedder)
+        self._store = store
+        self._reranker: Any = reranker
+        self._loaded: dict[str, Sequence[Reranker]] = {}
+        self._retrievers = {
             name: one.as_retriever() if isinstance(one, BaseRetriever) else one
             for name, one in (retrievers or {}).items()
         }
-        self._llm: LLM | None = build_llm(self.config.llm) if ollama_client is None else cast("LLM", llm)
-        self._embedder = None if embedder is None else adapt_embedder(embedder)
-        self._store = store
         self._plugged_in: dict[str, Any] = {"llm": self._llm, "transformers": transformers, "verifier": verifier}
-        self._retrievers = ours
-        self._reranker: Reranker | Sequence[Reranker] | None = None if reranker is None else cast("Any", reranker)
-        self._rerankers: dict[str, Sequence[Reranker]] = {}
-        self._opened: LruCache[str, Index] = LruCache(MOST_FLAGS, None, monotonic)
-        self._federations: LruCache[str, FederatedIndex] = LruCache(MOST_FLAGS, None, monotonic)
-        # Also those that made room for others: a request may still use them, and they let go of their files with it.
+        self._kept: LruCache[str, Index | FederatedIndex] = LruCache(MOST_FLAGS, None, monotonic)
+        # Also those that made room for others, as long as a request uses them.
         self._others: WeakSet[Index | FederatedIndex] = WeakSet()
         self._former: list[Index] = []
         self.index = self._open(self.config)
@@ -488,75 +479,77 @@ class RetrievalPipeline(Closing):
 
     def _reopen(self) -> None:
         """Open the index again with components that were replaced; the former one is closed with the pipeline."""
-        self._others.add(self.index)
         self._former.append(self.index)
-        self._opened.clear()
-        self._federations.clear()
+        self._kept.clear()
         self.index = self._open(self.config)
 
     def _configured(self, flags: Mapping[str, Any]) -> RetrievalConfig:
         if not flags:
             return self.config
-        below, problems = self.config.model_dump(exclude_unset=True), list[str]()
-        for name, section in self.config:
-            if isinstance(section, PortConfig) and section.custom:  # which a dump hides
-                below[name]["custom"] = section.custom
-        if flags.get("ai_rerank") and self.config.reranker.kind == "none":
-            below["reranker"]["kind"] = self._reranker_kind
-        tree, _ = translated(flags, below, {}, problems)
+        problems: list[str] = []
+        tree, _ = translated({**self._defaults, **flags}, self._settings, {}, problems)
         if problems:
             raise InvalidParameterError("; ".join(problems))
-        return load_config(
-            overrides=below | {f"{name}.{key}": value for name, part in tree.items() for key, value in part.items()}
-        )
+        settings = copy_tree(self._settings)
+        merge_into(settings, tree)
+        return load_config(overrides=settings)
 
-    def _reranked_by(self, config: RetrievalConfig) -> Sequence[Reranker]:
+    def _rerankers(self, config: RetrievalConfig) -> Any:
         """Return the rerankers of some settings, which load their models once for all requests."""
         if config.reranker.kind == "none":
             return ()
         if self._reranker is not None:
-            chain: Any = self._reranker
-            return cast("Sequence[Reranker]", chain if isinstance(chain, Sequence) else (chain,))
+            return self._reranker
         name = config.reranker.model_dump_json(exclude={"candidates", "weight"})
-        if name not in self._rerankers:
-            self._rerankers[name] = build_rerankers(config.reranker, self._llm)
-        return self._rerankers[name]
+        if name not in self._loaded:
+            self._loaded[name] = build_rerankers(config.reranker, self._llm)
+        return self._loaded[name]
 
     def _open(self, config: RetrievalConfig) -> Index:
-        return open_index(
+        parts = {"store": self._store, "retrievers": self._retrievers, "reranker": self._rerankers(config)}
+        return open_index(config=config, embedder=self._embedder, **parts, **self._plugged_in)
+
+    def _open_several(self, config: RetrievalConfig, index_ids: Sequence[str]) -> FederatedIndex:
+        place = Path(config.index)
+        weights = {name: weight for name, weight in config.federation.weights.items() if name in index_ids}
+        return open_indexes(
+            {name: place.with_name(f"text_pages_{name}{place.suffix}") for name in index_ids},
             config=config,
-            store=self._store,
+            weights=weights,
             embedder=self._embedder,
-            retrievers=self._retrievers,
-            reranker=self._reranked_by(config),
+            reranker=self._rerankers(config),
             **self._plugged_in,
         )
 
-    def _opened_with(self, flags: Mapping[str, Any]) -> Index:
-        """Return the index with the flags of a request; those of the same flags share what they keep."""
-        if not flags:
-            return self.index
-        name = repr(sorted(flags.items()))
-        if (index := self._opened.get(name)) is None:
-            index = self._open(self._configured(flags))
-            self._opened.set(name, index)
+    def _asked(self, options: Mapping[str, Any], index_ids: Sequence[str] = ()) -> tuple[Any, dict[str, Any]]:
+        """Return the index for the flags of a request, and its other options. The same flags share what is cached."""
+        flags = {FLAGS[name]: value for name, value in options.items() if name in FLAGS and value is not None}
+        rest = {name: value for name, value in options.items() if name not in FLAGS}
+        name = repr((sorted(index_ids), sorted(flags.items())))
+        index = self._kept.get(name) if flags or index_ids else self.index
+        if index is None:
+            config = self._configured(flags)
+            index = self._open_several(config, index_ids) if index_ids else self._open(config)
+            self._kept.set(name, index)
             self._others.add(index)
-        return index
+        if "retrieval_k" in flags and rest.get("top_k") is None:
+            rest["top_k"] = min(index.config.search.top_k, index.config.search.candidates)
+        return index, rest
 
     def search(self, query: str, filters: Filters = None, **options: Any) -> list[dict[str, Any]]:
-        """Find passages: dictionaries with ``text``, ``score`` and everything else that is known of each, best first.
+        """Find chunks: dictionaries with ``text``, ``score`` and everything else that is known of each, best first.
 
         Raises:
             InvalidParameterError: A flag is unknown.
             RetrievalError: As :meth:`retrieval_core.pipeline.RetrievalPipeline.aretrieve`.
         """
         index, rest = self._asked(options)
-        return _as_dicts(query, filters, self._run(index.aretrieve(query, filters, **rest)))
+        return _as_dicts(self._run(index.aretrieve(query, filters, **rest)))
 
     def process_query_batch(self, queries: Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        """Find passages for several questions, embedded together: for each what :func:`result_to_json` makes of it.
+        """Search for several queries, embedded together: for each one the JSON of its result.
 
-        A question that fails has ``error``, and does not touch the others.
+        A query that fails has ``error``, and you still get the results of the others.
         """
         index, rest = self._asked(options)
         found = self._run(index.aretrieve_many(queries, **rest))
@@ -573,8 +566,8 @@ class RetrievalPipeline(Closing):
         Give the options of the earlier query. The session counts if ``cache_scope`` is ``session``.
         """
         index, rest = self._asked({**options, "session_id": session_id})
-        kept = self._run(index.acached_result(query, **rest))
-        return None if kept is None else result_to_json(kept)
+        cached = self._run(index.acached_result(query, **rest))
+        return None if cached is None else result_to_json(cached)
 
     def answer_stream(
         self, query: str, filters: Filters = None, *, event_callback: EventCallback | None = None, **options: Any
@@ -588,8 +581,7 @@ class RetrievalPipeline(Closing):
             event_callback: Is called with every event, such as ``{"type": "answer_chunk", "content": "…"}``.
         """
         index, rest = self._asked(options)
-        events = in_step(self.index.sync, index.aanswer_stream(query, filters, **rest))
-        return _texts(events, event_callback)
+        return _texts(in_step(self.index.sync, index.aanswer_stream(query, filters, **rest)), event_callback)
 
     def answer_with_history(
         self, query: str, conversation_history: Sequence[Mapping[str, Any]], **options: Any
@@ -598,31 +590,19 @@ class RetrievalPipeline(Closing):
         return self.answer_stream(query, **options, history=conversation_history)
 
     def search_multiple_indexes(self, query: str, index_ids: Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        """Find passages in several indexes, reranked together; each has its ``source_index``.
+        """Find chunks in several indexes, reranked together; each has its ``source_index``.
 
-        Each id names the index ``text_pages_<id>`` in the folder of the configured one.
+        Each ID names the index ``text_pages_<id>`` in the folder of the configured one.
 
         Raises:
-            InvalidParameterError: The ids are one text, not a list of texts.
-            ValueError: An id cannot be a part of a file's name.
+            InvalidParameterError: The IDs are one text, or there are none.
+            ValueError: An ID can't be a part of a file's name.
         """
-        if isinstance(index_ids, str):
-            msg = f"index_ids must be a list of ids, got the text {index_ids!r}; for one index write [{index_ids!r}]"
+        if isinstance(index_ids, str) or not index_ids:
+            msg = f"index_ids must be a list of ids, got {index_ids!r}; for one index write [{index_ids or 'main'!r}]"
             raise InvalidParameterError(msg)
-        flags, rest = self._parted(options)
-        config = self._configured(flags)
-        name = repr((sorted(index_ids), sorted(flags.items())))
-        if (federation := self._federations.get(name)) is None:
-            place = Path(config.index)
-            places = {one: place.with_name(f"text_pages_{one}{place.suffix}") for one in index_ids}
-            rerankers = self._reranked_by(config)
-            weights = {one: weight for one, weight in config.federation.weights.items() if one in places}
-            parts: dict[str, Any] = {"embedder": self._embedder, "reranker": rerankers, **self._plugged_in}
-            federation = open_indexes(places, config=config, weights=weights, **parts)
-            self._federations.set(name, federation)
-            self._others.add(federation)
-        rest = _within(flags, rest, config.search)
-        return _as_dicts(query, rest.get("filters"), self._run(federation.aretrieve(query, **rest)))
+        index, rest = self._asked(options, index_ids)
+        return _as_dicts(self._run(index.aretrieve(query, **rest)))
 
     def recover_from_embedding_failure(self, query: str, **options: Any) -> bool:  # noqa: ARG002 - the file's
         """Reopen the embedder and try it. Until it works, queries use keyword search only."""
@@ -635,49 +615,27 @@ class RetrievalPipeline(Closing):
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.index.sync.run(coroutine)  # one loop for all requests
 
-    def _asked(self, options: Mapping[str, Any]) -> tuple[Index, dict[str, Any]]:
-        flags, rest = self._parted(options)
-        index = self._opened_with(flags)
-        return index, _within(flags, rest, index.config.search)
-
-    def _parted(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        flags = {FLAGS[name]: value for name, value in options.items() if name in FLAGS and value is not None}
-        return flags, {name: value for name, value in options.items() if name not in FLAGS}
-
     async def aclose(self) -> None:
-        """Close what it uses. Closing twice is fine."""
+        """Close its components. Closing twice is fine."""
         async with AsyncExitStack() as stack:  # whatever fails, the rest is closed too
-            close_with(stack, self._all_opened)
+            close_with(stack, (self.index, *self._former, *self._others))
 
     def close(self) -> None:
-        """Close what it uses. Closing twice is fine."""
+        """Close its components. Closing twice is fine."""
         with ExitStack() as stack:
-            for opened in self._all_opened:
+            for opened in (self.index, *self._former, *self._others):
                 stack.callback(opened.close)
 
-    @property
-    def _all_opened(self) -> tuple[Index | FederatedIndex, ...]:
-        """What is closed with it, the last one first."""
-        return (self.index, *self._others)
 
-
-def _within(flags: Mapping[str, Any], rest: dict[str, Any], settings: SearchConfig) -> dict[str, Any]:
-    """Return the library's options of a request: no more passages are returned than retrieval_k."""
-    if "retrieval_k" in flags and rest.get("top_k") is None:
-        rest["top_k"] = min(settings.top_k, settings.candidates)
-    return rest
-
-
-def _as_dicts(query: str, filters: object, result: RetrievalResult) -> list[dict[str, Any]]:
-    """Return hits as dictionaries, each with what the search did without, and log query and hits."""
+def _as_dicts(result: RetrievalResult) -> list[dict[str, Any]]:
+    """Return hits as dictionaries, each with the degradations of the search, and log them."""
     degraded = [asdict(entry) for entry in result.degraded]
-    logger.debug("query %r, filters %r: %d results, degraded: %s", query, filters, len(result.hits), degraded)
-    for hit in result.hits:
-        logger.debug("result of %r: %s %.4f %r", query, hit.id, hit.score, hit.chunk.text)
-    return [
+    found = [
         {"chunk_id": hit.id, **hit_to_json(hit, rank), "degraded": degraded}
         for rank, hit in enumerate(result.hits, start=1)
     ]
+    logger.debug("query %r, filter %s: %s", result.query, result.metadata.get("filters_applied"), found)
+    return found
 
 
 def _texts(events: Generator[AnswerEvent], event_callback: EventCallback | None) -> Generator[str]:
