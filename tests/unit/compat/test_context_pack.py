@@ -21,9 +21,8 @@ from retrieval_core.compat.context_pack import (
     aretrieve,
     retrieve,
 )
-from retrieval_core.config import LLMConfig, load_config
+from retrieval_core.config import load_config
 from retrieval_core.errors import (
-    ConfigurationError,
     FilterError,
     IndexNotFoundError,
     InvalidParameterError,
@@ -198,7 +197,6 @@ def nesting(depth: int) -> dict[str, Any]:
         ({"all_chunks": [None]}, InvalidParameterError),
         ({"all_chunks": {"a": 1}}, InvalidParameterError),
         ({"llm_config": "gpt-4o"}, InvalidParameterError),
-        ({"llm_config": LLMConfig(kind="nothing.there:factory")}, ConfigurationError),
     ],
 )
 def test_wrong_arguments_of_retrieve(arguments: dict[str, Any], kind: type[Exception]) -> None:
@@ -229,17 +227,11 @@ def test_settings_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("retrieval_core.adapters.llms.openai.OpenAILLM", Recorder)
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     key = SecretStr("k")
-    for settings in (
-        OpenAILLMSettings(api_key=key),
-        OpenAILLMSettings(model="mine", api_key=key),
-        LLMConfig(kind="openai"),
-        LLMConfig.model_validate({"kind": "openai", "openai": OpenAILLMSettings(model="ours")}),
-        LLMConfig(),
-    ):
+    for settings in (OpenAILLMSettings(api_key=key), OpenAILLMSettings(model="mine")):
         pack = retrieve("the copper", None, None, document(), settings, token_counter=words)
-        assert bool(pack.trace["rerank_results"]) == (settings != LLMConfig())
-    assert asked == ["gpt-4o", "mine", "gpt-4o", "ours"]
-    assert len(closed) == 4
+        assert pack.trace["rerank_results"]
+    assert asked == ["gpt-4o", "mine"]
+    assert len(closed) == 2
 
 
 def an_index(path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import pytest
 from pydantic import SecretStr
 
+from retrieval_core.adapters.llms.openai import OpenAILLMSettings
 from retrieval_core.compat.context_pack import (
     OpenAIReranker,
     RerankConfig,
@@ -159,32 +160,26 @@ def test_a_call_ends_with_its_time() -> None:
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is OpenAI's alone: another server that speaks the same protocol does not get it."""
-    made: list[tuple[str, str | None, str | None]] = []
+    """Without a model, OpenAI's is made with it, and closed with the reranker."""
+    made: list[tuple[str, str]] = []
 
-    class Recorder:
-        id = "recorder"
-        complete = stream = None
+    class Recorder(FakeLLM):
+        Settings = OpenAILLMSettings
 
-        def __init__(self, model: str, *, api_key: SecretStr | str | None, base_url: str | None) -> None:
-            key = api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key
-            made.append((model, key, base_url))
+        def __init__(self, model: str, *, api_key: SecretStr, base_url: str | None) -> None:
+            super().__init__([])
+            assert base_url is None
+            made.append((model, api_key.get_secret_value()))
 
         async def aclose(self) -> None:
-            made.append(("closed", None, None))
+            made.append(("closed", ""))
 
     monkeypatch.setattr("retrieval_core.adapters.llms.openai.OpenAILLM", Recorder)
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
     with OpenAIReranker():
         pass
-    OpenAIReranker(RerankConfig(model="local"), base_url="http://localhost:1/v1")
-    OpenAIReranker(api_key="another")
-    assert made == [
-        ("gpt-4o", "key-of-openai", None),
-        ("closed", None, None),
-        ("local", None, "http://localhost:1/v1"),
-        ("gpt-4o", "another", None),
-    ]
+    OpenAIReranker(RerankConfig(model="another"))
+    assert made == [("gpt-4o", "key-of-openai"), ("closed", ""), ("another", "key-of-openai")]
 
 
 def test_a_model_that_blocks_the_event_loop_is_not_waited_for() -> None:
@@ -224,7 +219,7 @@ def test_wrong_arguments_of_the_reranker() -> None:
         OpenAIReranker(llm=cast("Any", "gpt-4o"))
     asked, _ = reranker([])
     for candidates in (None, "text", ["text"], {"a": 1}):
-        with pytest.raises(InvalidParameterError, match="candidates must be"):
+        with pytest.raises(InvalidParameterError, match=r"rerank\(\) takes"):
             asyncio.run(asked.arerank("which one", cast("Any", candidates)))
     with pytest.raises(InvalidParameterError, match="chunk_id"):
         RerankResult(cast("Any", ["a"]), 50)
