@@ -6,9 +6,10 @@ import argparse
 import gc
 import logging
 import os
+import re
 import signal
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -17,14 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
+from retrieval_core.errors import ConfigurationError, MissingExtraError
 from retrieval_core_mcp import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from _typeshed import SupportsWrite
-
-    from retrieval_core.ports import Embedder
     from retrieval_core_mcp.settings import ServerSettings
 
 EPILOG = """\
@@ -42,18 +41,8 @@ environment variables:
   RETRIEVAL_MCP__HTTP__...        With --http: see docs/http.md.
   RETRIEVAL_...                   Settings of the search, such as RETRIEVAL_SEARCH__TOP_K.
 """
-OPTIONS = (
-    "--index",
-    "--config",
-    "--http",
-    "--allow-writes",
-    "--root",
-    "--watch",
-    "--no-browser",
-    "--log-level",
-    "--version",
-    "--help",
-)
+INDEX_HELP = "index file; repeatable with names (.retrieval/index.db)"
+CONFIG_HELP = "read settings from a TOML file or preset"
 _FOR_HTTP = frozenset({"--port", "--host", "--transport"})
 """Options of other servers, which have one counterpart here."""
 WAITING = (
@@ -63,7 +52,6 @@ WAITING = (
 THE_FILE = "The index is {index}."
 NO_FILE = "There is no index at {index} yet. Make one with: retrieval index FOLDER --index {index}"
 FREE_PORT = "127.0.0.1:0"
-LEVELS = ("debug", "info", "warning", "error")
 _NEW_OBJECTS = 10_000
 """Objects after which garbage is collected. Python's own 700 or 2,000 make it 50 times while an index is opened,
 some 10 ms in all."""
@@ -72,8 +60,8 @@ some 10 ms in all."""
 def serve(arguments: Sequence[str] | None = None) -> None:
     """Read the options, and serve until standard input is closed or a signal comes.
 
-    Behind ``install``, they are those of :func:`retrieval_core_mcp.install.command.install`, which is run instead.
-    Behind ``open``, they are those of a service over HTTP, whose page a browser then shows.
+    After ``install``, they are those of :func:`retrieval_core_mcp.install.command.install`, which is run instead.
+    After ``open``, they are those of a service over HTTP, whose page a browser then shows.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["install"]:
@@ -87,170 +75,112 @@ def serve(arguments: Sequence[str] | None = None) -> None:
         level=options.log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
     logging.captureWarnings(True)
-    if options.http is not None:
-        with _quick_imports():
-            from retrieval_core_mcp.browser import new_token, show_page  # noqa: PLC0415 - for who opens the page
-
-            token = new_token() if is_open else None
-            settings = _settings(options, token)
-            embedder = _preloaded(settings)
-            from retrieval_core_mcp.http.serve import say_where, serve_http  # noqa: PLC0415 - while the model loads
-        places = options.index or ()
-        with ExitStack() as until_the_end:
-            browser = None if options.no_browser else until_the_end
-            listens = say_where if token is None else partial(show_page, token, browser)
-            code = serve_http(settings, places, options.log_level, embedder=embedder, listens=listens)
-        raise SystemExit(code)
-    with _quick_imports():
-        settings = _settings(options)
-        if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
-            _greet(settings)
-        import anyio  # noqa: PLC0415 - slow, and not needed for --help
-
-        for module in ("library", "server", "stdio"):
-            import_module(f"retrieval_core_mcp.{module}")
-    anyio.run(_serve, settings, options.index or ())
+    gc.disable()  # while importing, it takes a fifth of the time
+    try:
+        run = _stdio(options) if options.http is None else _http(options, is_open=is_open)
+    except ConfigurationError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(WRONG_USE) from None
+    finally:
+        gc.freeze()
+        gc.set_threshold(_NEW_OBJECTS)
+        gc.enable()
+    raise SystemExit(run())
 
 
-class _Parser(argparse.ArgumentParser):
-    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        if message:  # the original passes over an output that cannot be written
-            (file or sys.stderr).write(message)
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = _Parser(
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
         prog="retrieval-mcp",
         description="Serve an index to assistants over the Model Context Protocol, on standard input and output, or to "
         "any program over HTTP.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--index",
-        metavar="FILE|NAME=FILE",
-        action="append",
-        help="index file; repeatable with names (.retrieval/index.db)",
-    )
-    parser.add_argument(
-        "--http",
-        metavar="HOST:PORT",
-        nargs="?",
-        const="",
-        help="serve HTTP: MCP at /mcp, API at /v1 (127.0.0.1:8000)",
-    )
-    parser.add_argument(
-        "--allow-writes", action="store_true", help="let clients index files in --root and remove documents"
-    )
-    parser.add_argument(
-        "--root",
-        metavar="FOLDER",
-        action="append",
-        help="folder that may be indexed; repeatable (the index's)",
-    )
-    parser.add_argument("--no-browser", action="store_true", help="with open: print the address only")
-    parser.add_argument("--watch", action="store_true", help="index changes in these folders at once")
-    parser.add_argument("--config", metavar="FILE|PRESET", help="read settings from a TOML file or preset")
-    parser.add_argument(
-        "--log-level", choices=LEVELS, default="warning", help="log this level and above to standard error (warning)"
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    add = parser.add_argument
+    add("--index", metavar="FILE|NAME=FILE", action="append", help=INDEX_HELP)
+    http = "serve HTTP: MCP at /mcp, API at /v1 (127.0.0.1:8000)"
+    add("--http", metavar="HOST:PORT", nargs="?", const="", help=http)
+    add("--allow-writes", action="store_true", help="let clients index files in --root and remove documents")
+    folder = "folder that may be indexed; repeatable (the index's)"
+    add("--root", metavar="FOLDER", action="append", dest="roots", help=folder)
+    add("--no-browser", action="store_true", help="with open: print the address only")
+    add("--watch", action="store_true", help="index changes in these folders at once")
+    add("--config", metavar="FILE|PRESET", help=CONFIG_HELP)
+    level = "log this level and above to standard error (warning)"
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help=level)
+    add("--version", action="version", version=f"%(prog)s {__version__}")
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        given = unknown[0].partition("=")[0]
-        near = get_close_matches(given, (*OPTIONS, "install", "open"), n=1, cutoff=0.5)
+        given, known = unknown[0].partition("=")[0], re.findall(r"--[a-z-]+", parser.format_usage())
+        near = get_close_matches(given, (*known, "install", "open"), n=1, cutoff=0.5)
         if given in _FOR_HTTP:
             near = ["--http HOST:PORT"]
-        hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(OPTIONS)}"
+        hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
-    if options.watch and options.root and len(options.index or ()) > 1:
+    if options.watch and options.roots and len(options.index or ()) > 1:
         parser.error("--watch with several indexes follows the folder of each index. Remove --root")
     return options
 
 
-def _greet(settings: ServerSettings) -> None:
-    """Tell a person at a terminal what the server waits for."""
-    lines = [WAITING]
-    if settings.retrieval.store.kind == "sqlite":
+def _stdio(options: argparse.Namespace) -> Callable[[], int]:
+    """Import the server, and return what serves on standard input and output."""
+    from retrieval_core_mcp.settings import named_indexes  # noqa: PLC0415 - slow, and not needed for --help
+
+    settings = _settings(options)
+    named = named_indexes(options.index or (), settings.retrieval.index)
+    is_file = settings.retrieval.store.kind == "sqlite"
+    if sys.stdin.isatty():
         index = settings.retrieval.index
-        lines.append((THE_FILE if Path(index).is_file() else NO_FILE).format(index=index))
-    sys.stderr.write("\n".join(lines) + "\n")
+        place = (THE_FILE if Path(index).is_file() else NO_FILE).format(index=index)
+        sys.stderr.write(f"{WAITING}\n{place}\n" if is_file else f"{WAITING}\n")
+    import anyio  # noqa: PLC0415 - likewise
+
+    for module in ("library", "peek", "server", "stdio"):
+        import_module(f"retrieval_core_mcp.{module}")
+    return lambda: anyio.run(_serve, settings, named)
 
 
-def _settings(options: argparse.Namespace, token: str | None = None) -> ServerSettings:
-    from retrieval_core.errors import ConfigurationError, MissingExtraError  # noqa: PLC0415 - after the options
-    from retrieval_core_mcp.settings import named_indexes, read_settings  # noqa: PLC0415 - likewise
+def _http(options: argparse.Namespace, *, is_open: bool) -> Callable[[], int]:
+    """Import the service while its model loads, and return what serves over HTTP."""
+    from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - slow, and not needed for --help
+    from retrieval_core_mcp.browser import new_token, show_page  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.http.tokens import hashed  # noqa: PLC0415 - likewise
 
-    own: dict[str, Any] = {"allow_writes": True} if options.allow_writes else {}
-    if options.watch:
-        own["watch"] = True
-    if options.root:
-        own["roots"] = tuple(options.root)
-    try:
-        if options.http is None:
-            settings = read_settings(_first(options.index), options.config, os.environ, **own)
-            named_indexes(options.index or (), settings.retrieval.index)
-        else:
-            http = _http_options(options)
-            if token is not None:
-                from retrieval_core_mcp.http.tokens import hashed  # noqa: PLC0415 - for who opens the page
+    host, colon, port = options.http.rpartition(":")
+    http: dict[str, Any] = {"host": host if colon else port} if options.http else {}
+    if colon:
+        http["port"] = port
+    token = new_token()
+    settings = _settings(options, {**http, "tokens": (hashed(token),)} if is_open else http)
+    embedder = preloaded_embedder(settings.retrieval)
+    from retrieval_core_mcp.http.serve import say_where, serve_http  # noqa: PLC0415 - while the model loads
 
-                http["tokens"] = (hashed(token),)
-            settings = read_settings(_first(options.index), options.config, os.environ, http=http, **own)
-        if settings.watch and find_spec("watchfiles") is None:
-            raise MissingExtraError("watch", "retrieval-mcp --watch")
-    except ConfigurationError as error:
-        sys.stderr.write(f"Error: {error}\n")
-        raise SystemExit(WRONG_USE) from None
+    def run() -> int:
+        with ExitStack() as until_the_end:
+            browser = None if options.no_browser else until_the_end
+            listens = partial(show_page, token, browser) if is_open else say_where
+            return serve_http(settings, options.index or (), options.log_level, embedder=embedder, listens=listens)
+
+    return run
+
+
+def _settings(options: argparse.Namespace, http: Mapping[str, Any] | None = None) -> ServerSettings:
+    """Return the settings from all their sources.
+
+    Raises:
+        ConfigurationError: They are wrong, or what they need is not installed.
+    """
+    from retrieval_core_mcp.settings import name_and_file, read_settings  # noqa: PLC0415 - slow
+
+    index = name_and_file(options.index[0])[1] if options.index else None
+    own = {name: value for name in ("allow_writes", "roots", "watch") if (value := getattr(options, name))}
+    settings = read_settings(index, options.config, os.environ, http=http, **own)
+    if settings.watch and find_spec("watchfiles") is None:
+        raise MissingExtraError("watch", "retrieval-mcp --watch")
     return settings
 
 
-def _preloaded(settings: ServerSettings) -> Embedder | None:
-    """Return the embedder, whose model loads while the protocol's library is imported: nobody is answered before."""
-    from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - likewise
-    from retrieval_core.errors import ConfigurationError  # noqa: PLC0415 - after the options
-
-    try:
-        return preloaded_embedder(settings.retrieval)
-    except ConfigurationError as error:
-        sys.stderr.write(f"Error: {error}\n")
-        raise SystemExit(WRONG_USE) from None
-
-
-def _first(places: Sequence[str] | None) -> str | None:
-    """Return the file of the first index that is named; ``None`` where none is."""
-    from retrieval_core_mcp.settings import name_and_file  # noqa: PLC0415 - after the options
-
-    return name_and_file(places[0])[1] if places else None
-
-
-def _http_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the command line says of the service."""
-    given: dict[str, Any] = {}
-    host, colon, port = options.http.rpartition(":")
-    if options.http:
-        given["host"] = host if colon else options.http
-        if colon:
-            given["port"] = port
-    return given
-
-
-@contextmanager
-def _quick_imports() -> Generator[None]:
-    """Import without garbage collection, which takes a fifth of the time, and freeze what was imported.
-
-    Afterwards it is done more seldom than by default: with an index, as much is imported once more.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.set_threshold(_NEW_OBJECTS)
-        gc.enable()
-
-
-async def _serve(settings: ServerSettings, places: Sequence[str]) -> NoReturn:
+async def _serve(settings: ServerSettings, named: Mapping[str, str]) -> NoReturn:
     """Serve, and end the process without waiting for threads that load a model or search: they can't be stopped.
 
     Nothing is lost by that: every change of an index is written at once or not at all.
@@ -258,13 +188,11 @@ async def _serve(settings: ServerSettings, places: Sequence[str]) -> NoReturn:
     from retrieval_core_mcp.library import Library  # noqa: PLC0415 - imported by now
     from retrieval_core_mcp.peek import peek  # noqa: PLC0415 - likewise
     from retrieval_core_mcp.server import create_server  # noqa: PLC0415 - likewise
-    from retrieval_core_mcp.settings import named_indexes  # noqa: PLC0415 - likewise
     from retrieval_core_mcp.stdio import serve_stdio  # noqa: PLC0415 - likewise
 
     # SIGTERM is how a client ends its server, SIGINT is Ctrl-C.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
-    named = named_indexes(places, settings.retrieval.index)
     server = create_server(
         settings,
         {name: Library(settings.of_index(path)) for name, path in named.items()},

@@ -141,18 +141,15 @@ def read_settings(
     Raises:
         ConfigurationError: Something is wrong; the message has one line for each thing.
     """
-    others = dict(environment or {})
-    own = {name: others.pop(name) for name in sorted(others) if name.upper().startswith(ENVIRONMENT_PREFIX)}
+    others, values, of_http = dict(environment or {}), dict(given), dict(http or {})
+    for name in sorted(others):
+        if name.upper().startswith(ENVIRONMENT_PREFIX):
+            key, value = name[len(ENVIRONMENT_PREFIX) :].lower(), others.pop(name)
+            target = of_http if key.startswith("http__") else values
+            target.setdefault(key.removeprefix("http__"), value)
     retrieval = load_index_config(index, file=config, environment=others)
-    values: dict[str, Any] = {}
-    for name, value in own.items():
-        section, _, key = name[len(ENVIRONMENT_PREFIX) :].lower().rpartition("__")
-        (values.setdefault(section, {}) if section == "http" else values)[
-            key if section == "http" else name[len(ENVIRONMENT_PREFIX) :].lower()
-        ] = value
-    values.update(given)
-    if http:
-        values["http"] = {**values.get("http", {}), **http}
+    if of_http:
+        values["http"] = of_http
     if "retrieval" in values:
         problems = [f"{ENVIRONMENT_PREFIX}RETRIEVAL: unknown setting; the library's settings are RETRIEVAL_…"]
     else:
@@ -168,11 +165,7 @@ def _variable(name: str) -> str:
 
 
 def _meant(location: tuple[int | str, ...]) -> list[str]:
-    section, name = str(location[0]), str(location[-1])
-    if section == "http" and name != section:
-        names = [f"http.{field}" for field in HttpSettings.model_fields]
-        near = get_close_matches(f"http.{name}", names, n=1, cutoff=0.6) or names
-        return [" or ".join(map(_variable, near))]
-    names = [field for field in ServerSettings.model_fields if field not in {"retrieval", "http"}]
-    near = get_close_matches(name, names, n=1, cutoff=0.4) or names
-    return [" or ".join(map(_variable, near))]
+    inside = location[0] == "http" != location[-1]
+    fields = [*(HttpSettings if inside else ServerSettings).model_fields.keys() - {"retrieval", "http"}]
+    near = get_close_matches(str(location[-1]), fields, n=1, cutoff=0.4) or sorted(fields)
+    return [" or ".join(_variable(f"http.{each}" if inside else each) for each in near)]
