@@ -123,7 +123,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         (
             "retrieval_core.evaluate.suite.results.to_json",
             *(f"retrieval_core.evaluate.suite.results.{name}" for name in ("PerformanceMetrics", "Problem", "Subject")),
-            "retrieval_core.evaluate.suite.targets.SuiteQuestion",
         ),
         "results of suites that were never run",
     ),

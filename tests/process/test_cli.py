@@ -35,7 +35,6 @@ COMMANDS = {
     "info": ("info", *FAKE),
     "verify": ("verify", *FAKE),
     "doctor": ("doctor", "--json", *FAKE),
-    "suite schema": ("suite", "schema"),
 }
 """Of each command something that prints."""
 

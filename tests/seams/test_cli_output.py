@@ -168,6 +168,7 @@ def test_an_indexing_run_is_one_line_and_its_problems_are_errors(folder: Path, t
         (["evaluate", ".", "--run", "run.txt"], "The option '--run' was removed."),
         (["evaluate", ".", "--compare=a.toml"], "retrieval suite compare"),
         (["suite", "run", "s.retrieval.yaml", "--url", "http://127.0.0.1:8000"], "where the index is, with --index"),
+        (["suite", "run", "s.retrieval.yaml", "--before", "old.json"], "retrieval suite compare BEFORE AFTER"),
     ],
 )
 def test_removed_commands_and_options_say_what_to_use(arguments: list[str], advice: str) -> None:

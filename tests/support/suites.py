@@ -10,7 +10,6 @@ from retrieval_core import open_index
 from retrieval_core.config import load_config
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, IndexTarget, Suite, SuiteResult, run_suite
 from retrieval_core.evaluate.suite.results import PerformanceMetrics, Problem, Subject, to_json
-from retrieval_core.evaluate.suite.targets import SuiteQuestion
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from retrieval_core import Index
 
 __all__ = [
-    "PAGES", "PerformanceMetrics", "Problem", "Subject", "SuiteQuestion", "chunks", "made_up", "one", "run",
-    "small_index", "to_json",
+    "PAGES", "PerformanceMetrics", "Problem", "Subject", "chunks", "made_up", "one", "run", "small_index", "to_json",
 ]  # fmt: skip
 
 PAGES = {

@@ -32,6 +32,7 @@ from retrieval_core.compat.retrieval_tests import (
 )
 from retrieval_core.config import load_config
 from retrieval_core.errors import IndexFormatError, ServiceConnectionError, ServiceTimeoutError
+from retrieval_core.ports import Change
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.declarations import declared, differences
 from support.suites import chunks, small_index
@@ -429,13 +430,9 @@ def test_a_collection_that_lacks_vectors_is_yellow_and_one_that_cannot_be_read_r
     memory: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tester = RetrievalTester({"pages": memory})
-    search = memory.store.search
-
-    async def fewer(request: Any) -> Any:
-        return (await search(request))[:4]
-
-    monkeypatch.setattr(memory.store, "search", fewer)
-    assert tester.info("pages") == CollectionInfo("pages", 256, "Cosine", 6, 4, "yellow")
+    late = tuple(replace(each, id=f"late {each.id}", document_id="late") for each in chunks()[:2])
+    memory.sync.run(memory.store.upsert(Change(late, unembedded=frozenset(each.id for each in late))))
+    assert tester.info("pages") == CollectionInfo("pages", 256, "Cosine", 8, 6, "yellow")
 
     async def broken(*_: object) -> Any:
         raise IndexFormatError("damaged")

@@ -62,7 +62,7 @@ def test_each_case_is_a_test(project: Path) -> None:
         "zoo.retrieval.yaml::absent FAILED", "zoo.retrieval.yaml::later SKIPPED",
     ):  # fmt: skip
         assert line in printed
-    assert "MissingDocumentError: the document 'owls.md' is not among the first 1 passages" in printed
+    assert "MissingDocumentError: the document 'owls.md' is not among the first 1 results" in printed
     assert "found: 1. bread.md#0" in printed
     assert "InvalidParameterError: the index does not contain the document 'absent.md'" in printed
     assert "2 failed, 2 passed, 1 skipped" in printed
@@ -107,7 +107,7 @@ def test_a_broken_file_is_one_error_with_its_place(project: Path) -> None:
 
 
 def test_the_index_can_be_given(project: Path) -> None:
-    assert "IndexNotFoundError" in run(project, "--retrieval-index", "other.db")[1]
+    assert "CollectionNotFoundError" in run(project, "--retrieval-index", "other.db")[1]
 
 
 def test_the_time_of_loading_a_model_is_no_cases(project: Path) -> None:
@@ -117,9 +117,9 @@ from retrieval_core.evaluate.suite import IndexTarget
 
 retrieve = IndexTarget.retrieve
 
-async def told(self, question):
-    print("\\nasked", question.text)
-    return await retrieve(self, question)
+async def told(self, case):
+    print("\\nasked", case.query)
+    return await retrieve(self, case)
 
 IndexTarget.retrieve = told
 """)

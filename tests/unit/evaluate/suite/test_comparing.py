@@ -105,7 +105,7 @@ def test_better_runs_are_improvements() -> None:
 
 
 def test_too_few_cases_cannot_be_compared() -> None:
-    with pytest.raises(InvalidParameterError, match="5 are the least"):
+    with pytest.raises(InvalidParameterError, match="5 are needed"):
         compare(made_up(dict.fromkeys("abcd", 1.0)), made_up(dict.fromkeys("abcd", 1.0)))
 
 

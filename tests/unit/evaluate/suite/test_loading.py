@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import ConfigurationError, SuiteFileError, UnreadableFileError
 from retrieval_core.evaluate.suite import parse_suite, read_suite
-from retrieval_core.evaluate.suite.cases import MOST_BYTES, read_with_lines
+from retrieval_core.evaluate.suite.cases import read_with_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,9 +72,9 @@ MALFORMED = {
     "an unknown operator": (BEGIN + "  - {name: a, query: q, filter: {price: {$x: 1}}}", 3, 33, "unknown operator"),
     "an unknown mode": (BEGIN + "  - {name: a, query: q, mode: fuzzy}", 3, 31, "hybrid"),
     "an unknown role": (
-        BEGIN + "  - {name: a, query: q, history: [{role: robot, content: x}]}", 3, 42, "pattern",
+        BEGIN + "  - {name: a, query: q, history: [{role: robot, content: x}]}", 3, 42, "got 'robot'",
     ),
-    "an anchor of itself": ("name: a\ncases: &a [*a]", 1, 1, "nests too deeply"),
+    "an anchor of itself": ("name: a\ncases: &a [*a]", 2, 8, "valid dictionary"),
     "a merge key": (BEGIN + "  - {name: a, query: q, <<: {top_k: 3}}", 3, 25, "<<: unknown key"),
     "a tag": ("name: !!python/object:os.system x", 1, 7, "could not determine a constructor"),
     "a number as a key": ("1: a", 1, 1, "a key is text"),
@@ -132,20 +132,13 @@ def test_plain_words_are_text() -> None:
     assert [(case.name, case.query, case.note) for case in suite.cases] == [(q, q, None) for q in queries]
 
 
-def test_aliases_cannot_explode() -> None:
-    lines = ["k0: &x0 [" + ", ".join("'1'" for _ in range(10)) + "]"]
-    lines += [f"k{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]" for n in range(1, 9)]
-    with pytest.raises(SuiteFileError, match="aliases stand for"):
-        parse_suite("\n".join(lines))
-
-
 @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 50_000, "- " * 50_000])
 def test_deep_files_end(text: str) -> None:
     with pytest.raises(SuiteFileError):
         parse_suite(text)
 
 
-def test_aliases_that_share_are_fine() -> None:
+def test_an_alias_shares_a_value() -> None:
     text = BEGIN + (
         "  - {name: a, query: q, filter: &f {kind: {$eq: owls}}, finds_nothing: true}\n"
         "  - {name: b, query: q, filter: *f, finds_nothing: true}\n"
@@ -184,11 +177,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     latin.write_bytes("name: café".encode("latin-1"))
     with pytest.raises(UnreadableFileError, match="UTF-8 at byte 9"):
         read_suite(latin)
-    large = tmp_path / "large.retrieval.yaml"
-    with large.open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
-    with pytest.raises(UnreadableFileError, match="may have"):
-        read_suite(large)
 
 
 def test_each_case_has_its_line(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ _REMOVED = {
     "evaluate --compare": "Evaluate each setting and compare the measures, or see: retrieval suite compare --help",
     "evaluate --run": "Make a run file from the results of rank_documents() in your program",
     "run --url": "Run the suite where the index is, with --index",
+    "run --before": "Write a report and compare it with: retrieval suite compare BEFORE AFTER",
 }
 """Replacements of removed commands and options."""
 

@@ -35,14 +35,8 @@ def print_suite(result: SuiteResult) -> None:
         verdict = Text(criterion.verdict, style=_STYLES.get(criterion.verdict, ""))
         table.add_row(f"{criterion.code} {criterion.text}", *values, verdict)
     console.print(table)
-    counts = {
-        "passed": result.count(CaseStatus.PASSED),
-        "failed": result.count(CaseStatus.FAILED),
-        "errors": result.count(CaseStatus.ERROR),
-        "skipped": result.skipped,
-    }
     means = {name: result.mean(name) for name in ("recall@5", "ndcg@10", "mrr")}
-    told = [f"{count} {name}" for name, count in counts.items() if count or name == "passed"]
+    told = [f"{count} {name}" for name, count in result.counts.items() if count or name == "passed"]
     told += [f"{name} {mean:.3f}" for name, mean in means.items() if mean is not None]
     seconds = f"({result.execution_time_ms / 1000:.1f} s)"
     console.print(Text(harmless(f"{result.suite}: {', '.join(told)} {seconds}")), soft_wrap=True)

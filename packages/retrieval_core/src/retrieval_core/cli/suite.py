@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import MODE_NAMES, MODES, common_options, index_options, print_json, progress_bar, warn
+from retrieval_core.cli.common import MODE_NAMES, MODES, common_options, index_options, print_json, progress_bar
 from retrieval_core.cli.process import WRONG_USE
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from retrieval_core.cli.common import Given
-    from retrieval_core.evaluate.suite import CaseStatus, Suite, SuiteResult
+    from retrieval_core.evaluate.suite import Suite
     from retrieval_core.index.index import Index
 
 FAILED = 1
@@ -23,14 +24,14 @@ FAILED = 1
 HAS_ERRORS = WRONG_USE
 """A case could not be judged."""
 REGRESSION = 3
-"""Less is found than before, by more than noise."""
+"""A measure is lower than before, by more than noise."""
 _MEASURES = click.Choice(("recall@5", "recall@k", "ndcg@10", "mrr"))
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _NEW_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 class _SuiteGroup(click.Group):
-    """Ends with 2 where something could not be done at all: 1 says that a case failed."""
+    """Ends with 2 after an error: 1 means that a case failed."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -58,49 +59,35 @@ def suite_group() -> None:
 )
 @click.option("--twice", is_flag=True, help="Run everything twice and compare the results.")
 @click.option("--report", "reports", type=_NEW_FILE, multiple=True, help="Write a report: .json or .html.")
-@click.option("--before", type=_FILE, help="Compare with an earlier JSON report.")
 @index_options
 def run_command(
-    *,
-    file: Path,
-    tags: tuple[str, ...],
-    concurrency: int,
-    twice: bool,
-    reports: tuple[Path, ...],
-    before: Path | None,
-    given: Given,
+    *, file: Path, tags: tuple[str, ...], concurrency: int, twice: bool, reports: tuple[Path, ...], given: Given
 ) -> None:
     """Run the cases of a suite and show the failures.
 
     FILE is *.retrieval.yaml or *.retrieval.json, and may name its index.
     """
-    from retrieval_core.cli.render_suite import print_comparison, print_suite  # noqa: PLC0415 - help needs none of this
-    from retrieval_core.errors import InvalidParameterError  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.cases import read_suite  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.results import compare, read_report  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.cli.render_suite import print_suite  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, read_suite, run_suite  # noqa: PLC0415 - as above
+    from retrieval_core.evaluate.suite.results import to_html, to_json  # noqa: PLC0415 - as above
 
     _check_reports(reports)
-    suite = _tagged(read_suite(file), tags)
-    earlier = None if before is None else read_report(before)
-    with _index(suite, file, given) as index:
-        result = _run(index, suite, concurrency, twice=twice)
+    suite = _select_tags(read_suite(file), tags)
+    with _open_index(suite, file, given) as index, progress_bar("cases") as show:
+        running = run_suite(
+            IndexTarget(index), suite, concurrency=concurrency, twice=twice, on_progress=partial(show, suite.name)
+        )
+        result = index.sync.run(running, seconds=None)
     for report in reports:
-        report.write_text(_report(result, earlier, report.suffix), encoding="utf-8")
+        report.write_text(to_html(result) if report.suffix == ".html" else to_json(result), encoding="utf-8")
     if given.as_json:
         print_json(result.to_json())
     else:
         print_suite(result)
-    if earlier is not None:
-        try:
-            compared = compare(earlier, result)
-        except InvalidParameterError as error:  # which is no fault of this run
-            warn(f"reports not compared: {error}")
-            raise SystemExit(_exit_code(result)) from None
-        if not given.as_json:
-            print_comparison(compared)
-        if compared.change == "regression":
-            raise SystemExit(REGRESSION)
-    raise SystemExit(_exit_code(result))
+    if result.count(CaseStatus.ERROR):
+        raise SystemExit(HAS_ERRORS)
+    if result.count(CaseStatus.FAILED) or any(criterion.verdict == "missed" for criterion in result.criteria):
+        raise SystemExit(FAILED)
 
 
 @suite_group.command("compare")
@@ -115,8 +102,8 @@ def compare_command(*, before: Path, after: Path, measure: str, given: Given) ->
     """
     from dataclasses import asdict  # noqa: PLC0415 - help needs none of this
 
-    from retrieval_core.cli.render_suite import print_comparison  # noqa: PLC0415
-    from retrieval_core.evaluate.suite.results import compare, read_report  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.cli.render_suite import print_comparison  # noqa: PLC0415 - as above
+    from retrieval_core.evaluate.suite.results import compare, read_report  # noqa: PLC0415 - as above
 
     compared = compare(read_report(before), read_report(after), measure=measure)
     if given.as_json:
@@ -129,20 +116,12 @@ def compare_command(*, before: Path, after: Path, measure: str, given: Given) ->
         raise SystemExit(HAS_ERRORS)
 
 
-@suite_group.command("schema")
-def schema_command() -> None:
-    """Print the JSON Schema of suites, for editors."""
-    from retrieval_core.evaluate.suite.cases import schema  # noqa: PLC0415 - help needs none of this
-
-    print_json(schema())
-
-
 @contextmanager
-def _index(suite: Suite, file: Path, given: Given) -> Generator[Index]:
-    """Open the index of the command line, or else the one that the suite names, without a cache that would answer."""
+def _open_index(suite: Suite, file: Path, given: Given) -> Generator[Index]:
+    """Open the index of the command line, or else the one that the suite names, without a cache."""
     from dataclasses import replace  # noqa: PLC0415 - help needs none of this
 
-    from retrieval_core.index.open import open_index  # noqa: PLC0415
+    from retrieval_core.index.open import open_index  # noqa: PLC0415 - as above
 
     is_chosen = given.index_files or any(assignment.startswith("index=") for assignment in given.assignments)
     if suite.index is not None and not is_chosen:
@@ -152,28 +131,13 @@ def _index(suite: Suite, file: Path, given: Given) -> Generator[Index]:
         yield index
 
 
-def _run(index: Index, suite: Suite, concurrency: int, *, twice: bool) -> SuiteResult:
-    from retrieval_core.evaluate.suite import IndexTarget, run_suite  # noqa: PLC0415 - help needs none of this
-
-    with progress_bar("cases") as show:
-
-        def on_progress(_name: str, _status: CaseStatus, done: int, total: int) -> None:
-            show(suite.name, done, total)
-
-        target = IndexTarget(index)
-        running = run_suite(target, suite, concurrency=concurrency, twice=twice, on_progress=on_progress)
-        return index.sync.run(running, seconds=None)
-
-
-def _tagged(suite: Suite, tags: tuple[str, ...]) -> Suite:
-    if not tags:
-        return suite
+def _select_tags(suite: Suite, tags: tuple[str, ...]) -> Suite:
     cases = [case for case in suite.cases if set(tags) & set(case.tags)]
-    if not cases:
+    if tags and not cases:
         known = sorted({tag for case in suite.cases for tag in case.tags})
         msg = f"no case has the tag {' or '.join(tags)}. Tags: {', '.join(known) or 'none'}"
         raise click.UsageError(msg)
-    return suite.model_copy(update={"cases": cases})
+    return suite.model_copy(update={"cases": cases}) if tags else suite
 
 
 def _check_reports(reports: tuple[Path, ...]) -> None:
@@ -184,20 +148,3 @@ def _check_reports(reports: tuple[Path, ...]) -> None:
         if not report.parent.is_dir():
             msg = f"--report: {str(report)!r} can't be written: the folder {str(report.parent)!r} does not exist"
             raise click.UsageError(msg)
-
-
-def _report(result: SuiteResult, before: SuiteResult | None, suffix: str) -> str:
-    from retrieval_core.evaluate.suite.results import to_html, to_json  # noqa: PLC0415 - help needs no report
-
-    if suffix == ".html":
-        return to_html(result, before)
-    return to_json(result)
-
-
-def _exit_code(result: SuiteResult) -> int:
-    from retrieval_core.evaluate.suite import CaseStatus  # noqa: PLC0415 - help needs none of this
-
-    if result.count(CaseStatus.ERROR):
-        return HAS_ERRORS
-    missed = any(criterion.verdict == "missed" for criterion in result.criteria)
-    return FAILED if missed or result.count(CaseStatus.FAILED) else 0

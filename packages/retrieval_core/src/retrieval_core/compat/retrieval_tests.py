@@ -1,30 +1,35 @@
-"""The test-suite file's names: queries, results and test cases of one similarity search each, and how they are run.
+"""The test-suite file's names: queries, results and test cases of similarity search, and a tester that runs them.
 
 ::
 
     from retrieval_core.compat.retrieval_tests import RetrievalTester, TestCase
 
-    tester = RetrievalTester({"textbook_embeddings": index})
-    result = tester.run([TestCase(name="basics", query_text="What is ROS 2?", …)])
+    with RetrievalTester.at_qdrant("http://localhost:6333", "textbook_embeddings") as tester:
+        result = tester.run([TestCase(name="basics", query_text="What is ROS 2?", …)])
     print(result.pass_rate)
 
-All values are dataclasses that :func:`dataclasses.asdict` and :func:`json.dumps` take. Suites of files, with negative
-cases and reports, are in :mod:`retrieval_core.evaluate.suite`.
+All values are dataclasses that :func:`dataclasses.asdict` and :func:`json.dumps` take. Cases run as those of
+:mod:`retrieval_core.evaluate.suite`, which also reads suites from files and writes reports.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
+from collections import Counter
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+
+from retrieval_core.config import load_config
+from retrieval_core.config.base import problems_of
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbeddingError,
-    ExpectationError,
     IncompleteSearchError,
     IndexNotFoundError,
     InvalidParameterError,
@@ -35,49 +40,52 @@ from retrieval_core.errors import (
     ServiceConnectionError,
     ServiceTimeoutError,
 )
-from retrieval_core.evaluate.suite.cases import Case, Expected
+from retrieval_core.evaluate.suite.cases import Case, Expected, FilterObject, Share, Text
 from retrieval_core.evaluate.suite.results import CaseStatus, advanced, performance_of, point_of
-from retrieval_core.evaluate.suite.running import Texts, judged
-from retrieval_core.evaluate.suite.targets import documents_lacking
-from retrieval_core.pipeline.lifecycle import Calls
+from retrieval_core.evaluate.suite.running import run_case
+from retrieval_core.evaluate.suite.targets import IndexTarget
+from retrieval_core.index.open import open_index
+from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.stages.embed import QueryEmbedder
 from retrieval_core.pipeline.stages.judge import find_unknown_fields
 from retrieval_core.pipeline.stages.search import fetch
-from retrieval_core.ports import FetchRequest, SearchRequest
-from retrieval_core.run.outcomes import Failed, Ok, value_of
+from retrieval_core.ports import Fetched, FetchRequest, SearchRequest
+from retrieval_core.run.outcomes import Failed, value_of
+from retrieval_core.run.twins import sync_twin
 from retrieval_core.types import Degradation, Hit, Query, Scores
+from retrieval_core.types import RetrievalResult as SearchedHits
 from retrieval_core.types.documents import as_vectors
-from retrieval_core.types.filters import And, Exists, Filter, Ne, Not, NotIn, Or, chunk_fields, matches, paths_of
+from retrieval_core.types.filters import (
+    And,
+    Exists,
+    Filter,
+    Ne,
+    Not,
+    NotIn,
+    Or,
+    all_of,
+    chunk_fields,
+    matches,
+    paths_of,
+)
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
+    from typing import Self
 
     from retrieval_core.index.index import Index
-    from retrieval_core.ports import Candidate, Fetched
-    from retrieval_core.run.clock import Clock
-    from retrieval_core.run.runner import Run
+    from retrieval_core.ports import Candidate, Embedder
     from retrieval_core.types import JSON, Vector
 
 __all__ = [
-    "CollectionInfo",
-    "CollectionNotFoundError",
-    "ConnectionError",
-    "DimensionMismatchError",
-    "EmbeddingError",
-    "InvalidParameterError",
-    "MissingDocumentError",
-    "PerformanceError",
-    "RelevanceError",
-    "RetrievalQuery",
-    "RetrievalResult",
-    "RetrievalTester",
-    "TestCase",
-    "TestStatus",
-    "TestSuiteResult",
-    "TimeoutError",
-]
+    "CollectionInfo", "CollectionNotFoundError", "ConnectionError", "DimensionMismatchError", "EmbeddingError",
+    "InvalidParameterError", "MissingDocumentError", "PerformanceError", "RelevanceError", "RetrievalQuery",
+    "RetrievalResult", "RetrievalTester", "TestCase", "TestStatus", "TestSuiteResult", "TimeoutError",
+]  # fmt: skip
 
+PAYLOAD = ("content", "source_url", "chunk_id", "chunk_index", "total_chunks", "timestamp", "embedding_model")
+"""The fields of a payload; one that a collection lacks is absent."""
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "source_url": ("source", "document_id"),
     "url": ("source", "document_id"),
@@ -90,44 +98,13 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "embedding_model": (),
 }
 """The stores' names of the specification's fields; empty for fields that a store can't filter by."""
+MOST_RESULTS = 100
+MOST_TESTED = 10_000
+"""Maximum number of results of one search in every store."""
+EMBEDDING_MODEL = "embed-multilingual-v3.0"
 TestStatus = CaseStatus
 
-
-def uses_other_names(condition: Filter) -> bool:
-    """Return whether a filter has a name of the specification that a store may not know."""
-    return not paths_of(condition).isdisjoint(OTHER_NAMES)
-
-
-def widen(condition: Filter) -> Filter | None:
-    """Return a filter in a store's names that passes every chunk which the given one passes; ``None`` for no filter.
-
-    Results still have to be tested with the given filter, see :func:`specification_fields`.
-    """
-    if not uses_other_names(condition):
-        return condition
-    match condition:
-        case And(filters):
-            parts = tuple(part for each in filters if (part := widen(each)) is not None)
-            return And(parts) if parts else None
-        case Or(filters):
-            some = [part for each in filters if (part := widen(each)) is not None]
-            return Or(tuple(some)) if len(some) == len(filters) else None
-        case Not() | Ne() | NotIn() | Exists(value=False):
-            return None
-        case _:
-            names = OTHER_NAMES[condition.field]
-            if not names:
-                return Or((condition, Exists(condition.field, False)))
-            return Or((condition, *(replace(condition, field=name) for name in names)))
-
-
-def specification_fields(hit: Hit) -> dict[str, JSON]:
-    """Return the fields of a hit under the names of stores and of the specification."""
-    fields: dict[str, Any] = {**chunk_fields(hit.chunk), **point_of(hit).payload}
-    for name, places in OTHER_NAMES.items():
-        if name not in fields:
-            fields[name] = next((fields[place] for place in places if fields.get(place) is not None), None)
-    return fields
+logger = logging.getLogger(__name__)
 
 
 class CollectionNotFoundError(IndexNotFoundError):
@@ -142,19 +119,55 @@ class TimeoutError(ServiceTimeoutError):  # noqa: A001 - the file's name
     """The collection's service timed out, or the query exceeded its deadline."""
 
 
-PAYLOAD = ("content", "source_url", "chunk_id", "chunk_index", "total_chunks", "timestamp", "embedding_model")
-"""The fields of a payload; one that a collection lacks is absent."""
-MOST_RESULTS = 100
-MOST_COUNTED = 10_000
-"""What one search can return in every store."""
+@contextmanager
+def _errors_by_name() -> Generator[None]:
+    """Raise errors by the file's names."""
+    try:
+        yield
+    except IndexNotFoundError as error:
+        raise CollectionNotFoundError(str(error)) from error
+    except ServiceTimeoutError as error:
+        raise TimeoutError(str(error), error.service, status=error.status) from error
+    except ServiceConnectionError as error:
+        raise ConnectionError(str(error), error.service, status=error.status) from error
 
-logger = logging.getLogger(__name__)
-T = TypeVar("T")
+
+class _Fields(BaseModel):
+    """The ranges of all fields, by name."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    name: Text = "-"
+    query_text: Text = "-"
+    collection_name: Text = "-"
+    expected_doc_ids: list[Text] = []
+    expected_keywords: list[Text] = []
+    relevance_threshold: Share = 0.0
+    top_k: Annotated[int, Field(ge=1, le=MOST_RESULTS)] = 10
+    score_threshold: Share | None = None
+    filters: FilterObject | None = None
+    id: Text | int = 0
+    score: Share = 0.0
+    vector_size: NonNegativeInt = 0
+    points_count: NonNegativeInt = 0
+    indexed_vectors_count: NonNegativeInt = 0
+
+    @classmethod
+    def check(cls, values: object) -> None:
+        """Check the fields of a value, such as a query.
+
+        Raises:
+            InvalidParameterError: A field is outside of its range.
+        """
+        try:
+            cls.model_validate(vars(values))
+        except ValidationError as error:
+            raise InvalidParameterError("; ".join(problems_of(error))) from error
 
 
 @dataclass(frozen=True)
 class RetrievalQuery:
-    """A query by vector; its components and their number are checked by the collection that is searched.
+    """A query by vector. The collection checks the vector when it is searched.
 
     Raises:
         InvalidParameterError: ``top_k`` is not from 1 to 100, ``score_threshold`` not in [0, 1], or the filter is not
@@ -170,15 +183,7 @@ class RetrievalQuery:
     with_payload: bool = True
 
     def __post_init__(self) -> None:
-        _check_text(self.collection_name, "collection_name")
-        _check_top_k(self.top_k, MOST_RESULTS)
-        if self.score_threshold is not None:
-            _check_share(self.score_threshold, "score_threshold")
-        if self.filters is not None:
-            try:
-                parse_filter(self.filters)
-            except RetrievalError as error:
-                raise InvalidParameterError(str(error)) from error
+        _Fields.check(self)
 
 
 @dataclass
@@ -186,7 +191,7 @@ class RetrievalResult:
     """A point that was found.
 
     Raises:
-        InvalidParameterError: The id is empty, or the score is not in [0, 1].
+        InvalidParameterError: The ID is empty, or the score is not in [0, 1].
     """
 
     id: str | int
@@ -198,15 +203,12 @@ class RetrievalResult:
     """Degraded stages, with their fallbacks, and warnings about the filter."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.id, bool) or not isinstance(self.id, (str, int)) or self.id == "":  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"the id of a point is text or a whole number, got {self.id!r:.80}"
-            raise InvalidParameterError(msg)
-        _check_share(self.score, "score")
+        _Fields.check(self)
 
 
 @dataclass
 class TestCase:
-    """A question, and what should be found; its ``status`` goes from pending to running, and on to how it ended.
+    """A query with its expected results. Its ``status`` goes from pending to running, then to the outcome.
 
     Raises:
         InvalidParameterError: A field is outside of its range, or the status cannot follow the one before.
@@ -227,20 +229,14 @@ class TestCase:
     degraded: tuple[Degradation, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("name", "query_text", "collection_name"):
-            _check_text(getattr(self, name), name)
-        _check_share(self.relevance_threshold, "relevance_threshold")
-        _check_top_k(self.top_k, MOST_RESULTS)
+        _Fields.check(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "status":
-            try:
-                value = TestStatus(value)
-            except ValueError:
+            if value not in list(TestStatus):
                 msg = f"status must be one of {', '.join(TestStatus)}, got {value!r:.80}"
-                raise InvalidParameterError(msg) from None
-            if "status" in self.__dict__:
-                value = advanced(self.status, value)
+                raise InvalidParameterError(msg)
+            value = advanced(self.status, TestStatus(value)) if "status" in self.__dict__ else TestStatus(value)
         super().__setattr__(name, value)
 
 
@@ -269,14 +265,9 @@ class TestSuiteResult:
     """Percentage of the cases that failed; 0 if there is none."""
 
     def __post_init__(self) -> None:
-        if (
-            self.total_tests != self.passed + self.failed + self.errors
-            or min(self.passed, self.failed, self.errors) < 0
-        ):
-            msg = (
-                f"total_tests is the sum of passed, failed and errors; got {self.total_tests} and {self.passed} + "
-                f"{self.failed} + {self.errors}"
-            )
+        counts = (self.passed, self.failed, self.errors)
+        if self.total_tests != sum(counts) or min(counts) < 0:
+            msg = f"total_tests must be the sum of passed, failed and errors {counts}, got {self.total_tests}"
             raise InvalidParameterError(msg)
         if self.total_tests:
             self.pass_rate = 100 * self.passed / self.total_tests
@@ -301,95 +292,146 @@ class CollectionInfo:
     status: Literal["green", "yellow", "red"]
 
     def __post_init__(self) -> None:
-        for name in ("vector_size", "points_count", "indexed_vectors_count"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                msg = f"{name} must be a whole number of at least 0, got {value!r:.80}"
-                raise InvalidParameterError(msg)
+        _Fields.check(self)
 
 
-class RetrievalTester:
+class RetrievalTester(Closing):
     """Searches collections by vector, and runs test cases on them.
 
-    Every method exists twice: as it is, and with an ``a`` before its name as a coroutine function. Each search, and
-    each case as a whole, has the deadline and the retries of its collection's settings.
+    Each method has an asynchronous twin whose name begins with ``a``, such as :meth:`asearch`. Searches have the
+    deadline and the retries of their collection's settings.
 
     Args:
-        collections: Indexes with an embedder by the names that queries and cases have for them; the caller closes them.
+        collections: Indexes with an embedder, by the names that queries and cases use. The caller closes them.
         latency_ms: Maximum latency of a search. A slower case fails with a :class:`PerformanceError`.
-        clock: Measures deadlines and waits; the system's if it is not given.
 
     Raises:
         InvalidParameterError: There is no collection.
     """
 
-    def __init__(
-        self, collections: Mapping[str, Index], *, latency_ms: float | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, collections: Mapping[str, Index], *, latency_ms: float | None = None) -> None:
         if not collections:
             msg = "there must be one collection at least, as {'name': index}"
             raise InvalidParameterError(msg)
-        self._collections = {
-            name: _Collection(name, index, Calls(index.config, clock)) for name, index in collections.items()
-        }
+        self._collections = {name: _Collection(index) for name, index in collections.items()}
         self._latency_ms = latency_ms
-        self._sync = next(iter(collections.values())).sync
+        self._owned: tuple[Index, ...] = ()
+        self.sync = next(iter(collections.values())).sync
 
-    def embed(self, collection_name: str, query_text: str) -> list[float]:
-        """Return the vector of a query; see :meth:`aembed`."""
-        return self._sync.run(self.aembed(collection_name, query_text))
+    @classmethod
+    def at_qdrant(
+        cls,
+        url: str,
+        collection_name: str,
+        *,
+        api_key: str | None = None,
+        embedding_model: str = EMBEDDING_MODEL,
+        embedder: Embedder | None = None,
+        latency_ms: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Open a Qdrant collection with the payload of the specification; close the tester to disconnect.
+
+        Args:
+            url: Address of the server, such as ``http://localhost:6333``.
+            collection_name: Name of the collection, such as ``textbook_embeddings``.
+            api_key: API key of the server. Default: the environment variable ``QDRANT_API_KEY``.
+            embedding_model: The model of Cohere that embedded the collection. Its API key is the environment
+                variable ``CO_API_KEY``.
+            embedder: Your own embedder instead of Cohere's.
+            latency_ms: Maximum latency of a search. A slower case fails with a :class:`PerformanceError`.
+            settings: Further settings by their keys, such as ``{"deadline_seconds": 5}``.
+
+        Raises:
+            ConnectionError: The server cannot be reached.
+            TimeoutError: The server did not answer in time.
+            CollectionNotFoundError: The server has no such collection.
+            DimensionMismatchError: The vectors of the collection have another dimension than those of the embedder.
+            ConfigurationError: A setting is invalid, or an API key is missing.
+
+        Example::
+
+            with RetrievalTester.at_qdrant("http://localhost:6333", "textbook_embeddings") as tester:
+                print(tester.info("textbook_embeddings").points_count)
+        """
+        given = {
+            "cache.kind": "none",
+            "embedder.kind": "cohere",
+            "embedder.cohere.model": embedding_model,
+            "store.kind": "qdrant",
+            "store.qdrant.url": url,
+            "store.qdrant.collection": collection_name,
+            "store.qdrant.fields": "default",
+            **({} if api_key is None else {"store.qdrant.api_key": api_key}),
+            **(settings or {}),
+        }
+        index = open_index(config=load_config(overrides=given, environment=os.environ), embedder=embedder)
+        tester = cls({collection_name: index}, latency_ms=latency_ms)
+        tester._owned = (index,)
+        with ExitStack() as stack:  # closes it if it is of no use
+            stack.callback(tester.close)
+            with _errors_by_name():
+                size = index.sync.run(tester._collection(collection_name).info(collection_name)).vector_size
+            dimension = cast("Embedder", index.embedder).dimension
+            if size != dimension:
+                raise DimensionMismatchError(size, dimension, f"the collection {collection_name!r}")
+            stack.pop_all()
+        return tester
+
+    async def aclose(self) -> None:
+        """Close the collections that :meth:`at_qdrant` opened."""
+        for index in self._owned:
+            await index.aclose()
+
+    def close(self) -> None:
+        """Close the collections that :meth:`at_qdrant` opened."""
+        for index in self._owned:
+            index.close()
 
     async def aembed(self, collection_name: str, query_text: str) -> list[float]:
-        """Return the vector of a query, by the collection's own embedder.
+        """Return the vector of a query, from the collection's own embedder.
 
         Raises:
             CollectionNotFoundError: There is no such collection.
             EmbeddingError: The query could not be embedded.
         """
-        collection = self._collection(collection_name)
-        return (await collection.embed(collection.calls.begin(), query_text)).tolist()
+        return (await self._collection(collection_name).embed(query_text)).tolist()
 
-    def search(self, query: RetrievalQuery) -> list[RetrievalResult]:
-        """Return what is nearest to a vector; see :meth:`asearch`."""
-        return self._sync.run(self.asearch(query))
+    embed = sync_twin(aembed)
 
     async def asearch(self, query: RetrievalQuery) -> list[RetrievalResult]:
-        """Return what is nearest to a vector, the most similar first.
+        """Return the points nearest to a vector, the most similar first.
 
         Raises:
             CollectionNotFoundError: There is no such collection.
-            DimensionMismatchError: Its vectors have another number of components.
-            InvalidParameterError: The vector has something that is no finite number.
+            DimensionMismatchError: Its vectors have another dimension.
+            InvalidParameterError: The vector has a component that is not a finite number.
             ConnectionError: The collection's service cannot be reached.
             TimeoutError: It did not answer in time.
         """
         collection = self._collection(query.collection_name)
-        vector = as_vectors(query.query_vector)
-        return list((await collection.search(collection.calls.begin(), query, vector)).results)
+        with _errors_by_name():
+            return await collection.search(query)
 
-    def run(self, cases: Sequence[TestCase]) -> TestSuiteResult:
-        """Run test cases; see :meth:`arun`."""
-        return self._sync.run(self.arun(cases), seconds=None)
+    search = sync_twin(asearch)
 
     async def arun(self, cases: Sequence[TestCase]) -> TestSuiteResult:
-        """Run test cases one after the other, and return them as they ended, in their order.
+        """Run test cases one after the other, and return them with their outcomes, in their order.
 
-        The cases given stay as they are. A case that expects a document which its collection does not contain ends as
+        The given cases stay as they are. A case that expects a document which its collection does not contain ends as
         an error.
 
         Raises:
             InvalidParameterError: Two cases have one name, or one was run already.
         """
         names = [case.name for case in cases]
-        if len(set(names)) < len(names):
-            twice = next(name for number, name in enumerate(names) if name in names[:number])
-            msg = f"two test cases have the name {twice!r}; names are unique in a suite"
+        if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+            msg = f"two test cases have the name {twice[0]!r}; names are unique in a suite"
             raise InvalidParameterError(msg)
-        began = datetime.now(UTC)
-        started = time.perf_counter()
+        began, started = datetime.now(UTC), time.perf_counter()
         ended = [await self._run(replace(case)) for case in cases]
+        counts = Counter(case.status for case in ended)
         times = [case.actual_results[0].retrieval_time_ms for case in ended if case.actual_results]
-        counts = {status: sum(case.status is status for case in ended) for status in TestStatus}
         return TestSuiteResult(
             total_tests=len(ended),
             passed=counts[TestStatus.PASSED],
@@ -402,50 +444,15 @@ class RetrievalTester:
             degraded=tuple(dict.fromkeys(entry for case in ended for entry in case.degraded)),
         )
 
-    def info(self, collection_name: str) -> CollectionInfo:
-        """Return size, distance, status and counts of a collection, synchronously."""
-        return self._sync.run(self.ainfo(collection_name))
-
-    async def ainfo(self, collection_name: str) -> CollectionInfo:
-        """Return size, distance, status and counts of a collection.
-
-        Raises:
-            CollectionNotFoundError: There is no such collection.
-        """
-        collection = self._collection(collection_name)
-        try:
-            return await collection.info(collection.calls.begin())
-        except CollectionNotFoundError:
-            raise
-        except RetrievalError as error:
-            logger.warning("the collection %s cannot be read: %s", collection_name, error)
-            return CollectionInfo(collection_name, 0, "Cosine", 0, 0, "red")
+    run = sync_twin(arun, seconds=None)
 
     async def _run(self, case: TestCase) -> TestCase:
         case.status = TestStatus.RUNNING
         try:
-            problems = await self._problems(case)
-        except RetrievalError as error:
-            problems = [error]
-        if not problems:
-            case.status = TestStatus.PASSED
-            logger.info("%s: %s", case.name, case.status)
+            collection = self._collection(case.collection_name)
+        except CollectionNotFoundError as error:
+            case.status, case.error_message = TestStatus.ERROR, f"CollectionNotFoundError: {error}"
             return case
-        have_failed = all(isinstance(problem, ExpectationError) for problem in problems)
-        case.error_message = "; ".join(f"{type(problem).__name__}: {problem}" for problem in problems)
-        case.status = TestStatus.FAILED if have_failed else TestStatus.ERROR
-        logger.info("%s: %s: %s", case.name, case.status, case.error_message)
-        return case
-
-    async def _problems(self, case: TestCase) -> list[RetrievalError]:
-        collection = self._collection(case.collection_name)
-        run = collection.calls.begin()
-        if absent := await collection.lacking(run, case.expected_doc_ids):
-            msg = f"{case.collection_name} does not contain {', '.join(map(repr, absent))}"
-            return [InvalidParameterError(msg)]
-        vector = await collection.embed(run, case.query_text)
-        found = await collection.search(run, RetrievalQuery(case.collection_name, [], case.top_k), vector)
-        case.actual_results, case.degraded = list(found.results), found.degraded
         expected = Expected(documents=dict.fromkeys(case.expected_doc_ids, 1), keywords=case.expected_keywords)
         asked = Case(
             name="case",
@@ -455,186 +462,140 @@ class RetrievalTester:
             relevance_threshold=case.relevance_threshold,
             latency_ms=self._latency_ms,
         )
-        problems = list(judged(asked, Texts(found.hits), found.milliseconds))
-        if found.hits and found.hits[0].score < case.relevance_threshold:
-            msg = (
-                f"no chunk reaches the relevance_threshold {case.relevance_threshold:g}: the most similar one has "
-                f"{found.hits[0].score:.3f}"
-            )
-            problems = [RelevanceError(msg), *(one for one in problems if not isinstance(one, RelevanceError))]
-        return problems
+        ended = await run_case(collection, asked)
+        if ended.retrieval_time_ms is not None:
+            took = ended.retrieval_time_ms
+            case.actual_results = [
+                RetrievalResult(each.id, each.score or 0.0, dict(each.payload), None, took, ended.degraded)
+                for each in ended.points
+            ]
+        case.error_message = "; ".join(f"{each.error}: {each.message}" for each in ended.problems) or None
+        case.status, case.degraded = ended.status, ended.degraded
+        logger.info("%s: %s: %s", case.name, case.status, case.error_message)
+        return case
+
+    async def ainfo(self, collection_name: str) -> CollectionInfo:
+        """Return size, distance, status and counts of a collection.
+
+        Raises:
+            CollectionNotFoundError: There is no such collection.
+        """
+        collection = self._collection(collection_name)
+        try:
+            with _errors_by_name():
+                return await collection.info(collection_name)
+        except CollectionNotFoundError:
+            raise
+        except RetrievalError as error:
+            logger.warning("the collection %s cannot be read: %s", collection_name, error)
+            return CollectionInfo(collection_name, 0, "Cosine", 0, 0, "red")
+
+    info = sync_twin(ainfo)
 
     def _collection(self, name: str) -> _Collection:
-        collection = self._collections.get(name)
-        if collection is None:
+        if name not in self._collections:
             msg = f"there is no collection {name!r:.80}; there are {', '.join(sorted(self._collections))}"
             raise CollectionNotFoundError(msg)
-        return collection
+        return self._collections[name]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The hits of one search, and the same as results."""
+class _Collection(IndexTarget):
+    """An index that is searched by vector only."""
 
-    hits: tuple[Hit, ...]
-    results: tuple[RetrievalResult, ...]
-    degraded: tuple[Degradation, ...]
-    milliseconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Collection:
-    """An index under the name that queries have for it, and what bounds and repeats its calls."""
-
-    name: str
-    index: Index
-    calls: Calls
-
-    async def embed(self, run: Run, text: str) -> Vector:
+    async def embed(self, text: str) -> Vector:
         if self.index.embedder is None:
             msg = "the collection has no embedder, and a similarity search needs the query's vector"
             raise EmbeddingError(msg, text)
-        return _value(await QueryEmbedder(self.index.embedder).embed(run, Query(text, text)))
+        return value_of(await QueryEmbedder(self.index.embedder).embed(self.calls.begin(), Query(text, text)))
 
-    async def lacking(self, run: Run, documents: Sequence[str]) -> list[str]:
-        if not documents:
-            return []
-        return _value(await run.on("store").call("fetch", documents_lacking, self.index.store, documents))
+    async def retrieve(self, case: Case) -> SearchedHits:
+        return await self._find(await self.embed(case.query), case.top_k)
 
-    async def search(self, run: Run, query: RetrievalQuery, vector: Vector) -> _Found:
-        started = time.perf_counter()
-        shown = {**asdict(query), "query_vector": f"{vector.size} components"}
-        logger.debug("query of %s: %s", self.name, shown)
-        condition = None if not query.filters else parse_filter(query.filters)
-        candidates, degraded = await self._candidates(run, query.top_k, vector, condition)
-        hits, vectors = await self._hits(run, query, candidates)
-        if condition is not None:
-            seen = map(specification_fields, hits)
-            names = (*OTHER_NAMES, *PAYLOAD)
-            unknown = await find_unknown_fields(run, self.index.store, condition, seen, known=names)
-            if unknown is not None:
-                degraded = (*degraded, Degradation("filter", unknown))
-                logger.warning("%s: %s", self.name, unknown)
-        milliseconds = (time.perf_counter() - started) * 1000
-        results = tuple(_result(hit, milliseconds, vectors.get(hit.id), query, degraded) for hit in hits)
-        logger.info("%s: %d points in %.1f ms", self.name, len(results), milliseconds)
-        for result in results:
-            logger.debug("result of %s: %s %.4f %s", self.name, result.id, result.score, dict(result.payload))
-        return _Found(hits, results, degraded, milliseconds)
-
-    async def _candidates(
-        self, run: Run, top_k: int, vector: Vector, condition: Filter | None
-    ) -> tuple[tuple[Candidate, ...], tuple[Degradation, ...]]:
-        """Return the best candidates that pass a filter, which may have the specification's names for fields."""
-        if condition is None or not uses_other_names(condition):
-            return await self._ask(run, SearchRequest(limit=top_k, vector=vector, filter=condition))
-        asked = 4 * top_k
-        while True:
-            request = SearchRequest(limit=asked, vector=vector, filter=widen(condition))
-            found, degraded = await self._ask(run, request)
-            chunks = (await self._fetch(run, found, with_vectors=False)).chunks
-            passing = tuple(
-                one
-                for one in found
-                if one.chunk_id in chunks
-                and matches(condition, specification_fields(Hit(chunks[one.chunk_id], 0.0, Scores())))
+    async def search(self, query: RetrievalQuery) -> list[RetrievalResult]:
+        vector = as_vectors(query.query_vector)
+        logger.debug("query: %s", {**asdict(query), "query_vector": f"{vector.size} components"})
+        found = await self._find(vector, query.top_k, parse_filter(query.filters) if query.filters else None)
+        hits = [hit for hit in found.hits if hit.score >= (query.score_threshold or 0.0)]
+        ids = tuple(hit.id for hit in hits) if query.with_vectors else ()
+        fetched = await self.read(FetchRequest(chunk_ids=ids, with_vectors=True)) if ids else Fetched()
+        results = [
+            RetrievalResult(
+                id=hit.id,
+                score=hit.score,
+                payload=dict(point_of(hit).payload) if query.with_payload else {},
+                vector=fetched.vectors[hit.id].tolist() if hit.id in fetched.vectors else None,
+                retrieval_time_ms=found.latency_ms,
+                degraded=found.degraded,
             )
-            if len(passing) >= top_k or len(found) < asked or asked == MOST_COUNTED:
-                return passing[:top_k], degraded
-            asked = min(4 * asked, MOST_COUNTED)
+            for hit in hits
+        ]
+        logger.debug("results: %s", results)
+        return results
 
-    async def _ask(self, run: Run, request: SearchRequest) -> tuple[tuple[Candidate, ...], tuple[Degradation, ...]]:
-        outcome = await run.on("store").call("dense", self.index.store.search, request)
-        if isinstance(outcome, Failed) and isinstance(outcome.error, IncompleteSearchError):
-            return outcome.error.found, (Degradation("dense", outcome.reason),)
-        return _value(outcome), ()
+    async def _find(self, vector: Vector, top_k: int, condition: Filter | None = None) -> SearchedHits:
+        """Return the best hits that pass a filter, which may have the specification's names for fields."""
+        started = time.perf_counter()
+        run, store = self.calls.begin().on("store"), self.index.store
+        is_renamed = condition is not None and not paths_of(condition).isdisjoint(OTHER_NAMES)
+        limit = top_k
+        while True:
+            request = SearchRequest(limit=limit, vector=vector, filter=condition and widen(condition))
+            outcome = await run.call("dense", store.search, request)
+            degraded = (Degradation("dense", outcome.reason),) if isinstance(outcome, Failed) else ()
+            error = outcome.error if isinstance(outcome, Failed) else None
+            found: Sequence[Candidate] = error.found if isinstance(error, IncompleteSearchError) else value_of(outcome)
+            fetched = await fetch(run, store, FetchRequest(chunk_ids=tuple(one.chunk_id for one in found)))
+            hits: list[Hit] = []
+            for one in found:
+                score = max(0.0, min(1.0, one.score))
+                if (chunk := value_of(fetched).chunks.get(one.chunk_id)) is not None:
+                    hits.append(Hit(chunk, score, Scores(dense=score, final=score)))
+            if is_renamed:
+                hits = [hit for hit in hits if matches(condition, specification_fields(hit))]
+            if len(hits) >= top_k or len(found) < limit:
+                break
+            if limit == MOST_TESTED:
+                degraded = (*degraded, Degradation("filter", f"only the {limit:,} nearest chunks were tested"))
+                break
+            limit = min(10 * limit, MOST_TESTED)
+        if condition is not None:
+            seen, known = map(specification_fields, hits), (*OTHER_NAMES, *PAYLOAD)
+            if unknown := await find_unknown_fields(run, store, condition, seen, known=known):
+                degraded = (*degraded, Degradation("filter", unknown))
+        took = (time.perf_counter() - started) * 1000
+        return SearchedHits("", tuple(hits[:top_k]), "", {}, took, degraded=degraded)
 
-    async def _fetch(self, run: Run, found: Sequence[Candidate], *, with_vectors: bool) -> Fetched:
-        request = FetchRequest(chunk_ids=tuple(one.chunk_id for one in found), with_vectors=with_vectors)
-        return _value(await fetch(run, self.index.store, request))
-
-    async def _hits(
-        self, run: Run, query: RetrievalQuery, found: Sequence[Candidate]
-    ) -> tuple[tuple[Hit, ...], Mapping[str, Vector]]:
-        if not found:
-            return (), {}
-        fetched = await self._fetch(run, found, with_vectors=query.with_vectors)
-        hits: list[Hit] = []
-        for rank, candidate in enumerate(found, 1):
-            score = max(0.0, min(1.0, candidate.score))
-            chunk = fetched.chunks.get(candidate.chunk_id)
-            if chunk is not None and score >= (query.score_threshold or 0.0):  # it may be gone since it was found
-                hits.append(Hit(chunk, score, Scores(dense=score, dense_rank=rank, final=score)))
-        return tuple(hits), fetched.vectors
-
-    async def info(self, run: Run) -> CollectionInfo:
-        store = self.index.store
+    async def info(self, name: str) -> CollectionInfo:
+        store, run = self.index.store, self.calls.begin().on("store")
         if "describe_collection" in store.capabilities:
-            state = _value(await run.on("store").call("describe", store.describe_collection))
+            state = value_of(await run.call("describe", store.describe_collection))
             if state is not None:
-                distance = cast("Any", state.distance)
-                return CollectionInfo(
-                    self.name, state.vector_size, distance, state.points, state.indexed_vectors, state.status
-                )
-        told = _value(await run.on("store").call("describe", store.describe))
+                counts = (state.points, state.indexed_vectors)
+                return CollectionInfo(name, state.vector_size, cast("Any", state.distance), *counts, state.status)
+        told = value_of(await run.call("describe", store.describe))
         size = 0 if told.manifest is None else told.manifest.dimension or 0
-        vectors = told.chunks - told.unembedded
-        if vectors == told.chunks:  # or the store does not tell
-            vectors = await self._count_vectors(run, told.chunks, size)
-        is_complete = not size or vectors == told.chunks
-        return CollectionInfo(self.name, size, "Cosine", told.chunks, vectors, "green" if is_complete else "yellow")
-
-    async def _count_vectors(self, run: Run, chunks: int, size: int) -> int:
-        """Return how many chunks have a vector: a search by vector finds only these, however far they are.
-
-        Of more than :data:`MOST_COUNTED` chunks, so many are looked at.
-        """
-        if not size or not chunks:
-            return 0
-        looked_at = min(chunks, MOST_COUNTED)
-        anywhere = as_vectors([1.0, *([0.0] * (size - 1))])
-        found, _ = await self._ask(run, SearchRequest(limit=looked_at, vector=anywhere))
-        return chunks if len(found) == looked_at else len(found)
+        vectors = told.chunks - told.unembedded if size else 0
+        return CollectionInfo(name, size, "Cosine", told.chunks, vectors, "yellow" if told.unembedded else "green")
 
 
-def _value(outcome: Ok[T] | Failed) -> T:
-    """Return the value of a call, or raise its error by the file's name."""
-    try:
-        return value_of(outcome)
-    except IndexNotFoundError as error:
-        raise CollectionNotFoundError(str(error)) from error
-    except ServiceTimeoutError as error:
-        raise TimeoutError(str(error), error.service, status=error.status) from error
-    except ServiceConnectionError as error:
-        raise ConnectionError(str(error), error.service, status=error.status) from error
+def widen(condition: Filter) -> Filter | None:
+    """Return a filter in a store's names that passes every chunk which the given one passes; ``None`` for no filter.
+
+    Results still have to be tested with the given filter, see :func:`specification_fields`.
+    """
+    if paths_of(condition).isdisjoint(OTHER_NAMES):
+        return condition
+    if isinstance(condition, And):
+        return all_of(*map(widen, condition.filters))
+    has_more = isinstance(condition, (Or, Not, Ne, NotIn, Exists))
+    names = () if has_more else OTHER_NAMES[condition.field]
+    return Or((condition, *(replace(condition, field=name) for name in names))) if names else None
 
 
-def _result(
-    hit: Hit, milliseconds: float, vector: Vector | None, query: RetrievalQuery, degraded: tuple[Degradation, ...]
-) -> RetrievalResult:
-    return RetrievalResult(
-        id=hit.id,
-        score=hit.score,
-        payload=dict(point_of(hit).payload) if query.with_payload else {},
-        vector=None if vector is None else vector.tolist(),
-        retrieval_time_ms=milliseconds,
-        degraded=degraded,
-    )
-
-
-def _check_text(value: object, name: str) -> None:
-    if not isinstance(value, str) or not value.strip():
-        msg = f"{name} must be text that is not empty, got {value!r:.80}"
-        raise InvalidParameterError(msg)
-
-
-def _check_share(value: object, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or not 0 <= value <= 1:
-        msg = f"{name} must be a number from 0.0 to 1.0, got {value!r:.80}"
-        raise InvalidParameterError(msg)
-
-
-def _check_top_k(value: object, most: int) -> None:
-    if type(value) is not int or not 1 <= value <= most:
-        msg = f"top_k must be a whole number from 1 to {most}, got {value!r:.80}"
-        raise InvalidParameterError(msg)
+def specification_fields(hit: Hit) -> dict[str, JSON]:
+    """Return the fields of a hit under the names of stores and of the specification."""
+    fields: dict[str, Any] = {**chunk_fields(hit.chunk), **point_of(hit).payload}
+    for name, places in OTHER_NAMES.items():
+        if name not in fields:
+            fields[name] = next((fields[place] for place in places if fields.get(place) is not None), None)
+    return fields

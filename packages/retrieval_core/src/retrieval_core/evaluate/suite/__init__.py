@@ -1,17 +1,17 @@
-"""Test suites of retrieval: which questions have to find what, and whether they still do.
+"""Test suites of retrieval: queries with their expected results.
 
 ::
 
     from pathlib import Path
-    from retrieval_core import load_config, open_index
+    from retrieval_core import open_index
     from retrieval_core.evaluate.suite import IndexTarget, read_suite, run_suite
 
-    with open_index("docs.db", config=load_config(overrides={"cache.kind": "none"})) as index:
+    with open_index("docs.db") as index:
         suite = read_suite(Path("docs.retrieval.yaml"))
         result = index.sync.run(run_suite(IndexTarget(index), suite), seconds=None)
     print(result.pass_rate)
 
-The command ``retrieval suite`` does the same; docs/suites.md tells all of it.
+The command ``retrieval suite`` does the same; see docs/suites.md.
 """
 
 from retrieval_core.evaluate.suite.cases import Case, Criteria, Expected, Forbidden, Suite, parse_suite, read_suite

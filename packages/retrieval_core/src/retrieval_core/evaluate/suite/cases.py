@@ -1,23 +1,14 @@
-"""A suite: its cases, what they expect, and how they are read from a file."""
+"""Suites: their cases, the expected results of each, and how a file of cases is read."""
 
 from __future__ import annotations
 
 import json
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from retrieval_core.config.base import problems_of
 from retrieval_core.errors import FilterError, SuiteFileError, UnreadableFileError
@@ -31,31 +22,27 @@ if TYPE_CHECKING:
 
 HIGHEST_GRADE = 10
 LONGEST_NAME = 200
-MOST_BYTES = 20_000_000
-MOST_REPETITION = 100_000
-"""Values that aliases may stand for: few enough that no file becomes a much larger one in memory."""
 MOST_PROBLEMS = 20
-"""Problems of one file that are told."""
+"""Maximum number of problems that an error lists."""
 
 _TAG = "tag:yaml.org,2002:"
 
 
-def _not_blank(text: str) -> str:
+def _check_not_blank(text: str) -> str:
     if not text.strip():
         msg = "it must not be empty"
         raise ValueError(msg)
     return text
 
 
-def _name(text: str) -> str:
-    """Refuse what could not be shown in one line of a report."""
+def _check_name(text: str) -> str:
     if not text.isprintable() or text != text.strip():
         msg = "a name is one line without control characters, and without white space around it"
         raise ValueError(msg)
     return text
 
 
-def _graded(value: object) -> object:
+def _grade_list(value: object) -> object:
     """Return a list of ids as grades of 1."""
     if not isinstance(value, list):
         return value
@@ -63,14 +50,14 @@ def _graded(value: object) -> object:
     for number, item in enumerate(ids):
         if not isinstance(item, str):
             msg = f"entry {number + 1} must be text, got {item!r:.80}"
-            raise ValueError(msg)  # noqa: TRY004 - pydantic reports this kind alone
+            raise ValueError(msg)  # noqa: TRY004 - pydantic reports this kind only
         if item in ids[:number]:
             msg = f"{item!r:.200} is listed twice"
             raise ValueError(msg)
     return dict.fromkeys(cast("list[str]", ids), 1)
 
 
-def _filter(value: dict[str, Any]) -> dict[str, Any]:
+def _check_filter(value: dict[str, Any]) -> dict[str, Any]:
     try:
         parse_filter(value)
     except FilterError as error:
@@ -78,24 +65,17 @@ def _filter(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-Text: TypeAlias = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_not_blank)]
-Name: TypeAlias = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST_NAME), AfterValidator(_name)]
+Text: TypeAlias = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_check_not_blank)]
+Name: TypeAlias = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST_NAME), AfterValidator(_check_name)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Milliseconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Grade: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=HIGHEST_GRADE)]
-_LISTED = {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}
-_BY_GRADE = {
-    "type": "object",
-    "additionalProperties": {"type": "integer", "minimum": 1, "maximum": HIGHEST_GRADE},
-}
-Grades: TypeAlias = Annotated[
-    dict[Text, Grade], BeforeValidator(_graded), WithJsonSchema({"anyOf": [_LISTED, _BY_GRADE]})
-]
-"""What is expected, with a grade for each, from 1: a list stands for grades of 1."""
+FilterObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_check_filter)]
+Grades: TypeAlias = Annotated[dict[Text, Grade], BeforeValidator(_grade_list)]
+"""Expected items with a grade for each, from 1. A list has the grade 1 for all."""
 
 
 class _Part(BaseModel):
-    # What is a Boolean in the file is no number, and no text.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
@@ -103,18 +83,18 @@ class Expected(_Part):
     """Documents, chunks and phrases that the results must contain."""
 
     documents: Grades = Field(default_factory=dict)
-    """Ids of documents, such as ``guide/setup.md``."""
+    """IDs of documents, such as ``guide/setup.md``."""
     chunks: Grades = Field(default_factory=dict)
-    """Ids of passages, such as ``guide/setup.md#3``."""
+    """IDs of chunks, such as ``guide/setup.md#3``."""
     phrases: Grades = Field(default_factory=dict)
-    """Texts that one passage has to hold; case, white space and the form of Unicode do not count."""
-    matches: Annotated[str, Field(pattern="^(all|any)$")] = "all"
+    """Texts that one chunk must contain. Case, white space and the form of Unicode are ignored."""
+    matches: Literal["all", "any"] = "all"
     """Whether ``all`` documents, chunks and phrases are expected, or ``any`` of them is enough."""
     keywords: Annotated[list[Text], Field(strict=True)] = Field(default_factory=list[str])
-    """Words, or words in a row, each of which some passage has to hold: whole ones, whatever their case."""
+    """Words or sequences of words. Some chunk must contain each as whole words, ignoring case."""
 
     def items(self) -> list[tuple[str, str, int]]:
-        """Return what is expected as (``document``, ``chunk`` or ``phrase``; the text; the grade)."""
+        """Return the expected items as (``document``, ``chunk`` or ``phrase``; text; grade)."""
         kinds = {"document": self.documents, "chunk": self.chunks, "phrase": self.phrases}
         return [(kind, text, grade) for kind, graded in kinds.items() for text, grade in graded.items()]
 
@@ -127,7 +107,7 @@ class Forbidden(_Part):
     phrases: list[Text] = Field(default_factory=list[str])
 
     def items(self) -> list[tuple[str, str]]:
-        """Return what is forbidden as (``document``, ``chunk`` or ``phrase``; the text)."""
+        """Return the forbidden items as (``document``, ``chunk`` or ``phrase``; text)."""
         kinds = {"document": self.documents, "chunk": self.chunks, "phrase": self.phrases}
         return [(kind, text) for kind, texts in kinds.items() for text in texts]
 
@@ -135,30 +115,29 @@ class Forbidden(_Part):
 class Turn(_Part):
     """One turn of a conversation."""
 
-    role: Annotated[str, Field(pattern="^(system|user|assistant)$")]
+    role: Literal["system", "user", "assistant"]
     content: Annotated[str, Field(strict=True)]
 
 
 class Asked(_Part):
-    """How questions are asked, and what every one of them has to reach; what is not set is as configured."""
+    """Options of a query, and limits that its results must meet."""
 
     top_k: Annotated[int, Field(strict=True, ge=1, le=100)] = 10
-    """The most passages, 1 to 100."""
+    """Maximum number of results, 1 to 100."""
     mode: SearchMode | None = None
-    """By meaning (``dense``), by words (``lexical``), or by both (``hybrid``)."""
+    """Vector search (``dense``), keyword search (``lexical``) or both (``hybrid``). Default: the configured one."""
     score_threshold: Share | None = None
-    """Passages of a lower cosine similarity with the question are not returned."""
+    """Minimum cosine similarity of query and chunk. Others are not returned."""
     relevance_threshold: Share | None = None
-    """The least cosine similarity of the best passage of each expected document; where none is expected, of the best
-    passage."""
+    """Minimum cosine similarity of the best chunk of each expected document. If none is expected: of the best chunk."""
     latency_ms: Milliseconds | None = None
-    """What one question may take."""
-    filter: Annotated[dict[str, Any], AfterValidator(_filter)] | None = None
-    """What every passage must pass; see docs/filters.md."""
+    """Maximum duration of the query in milliseconds."""
+    filter: FilterObject | None = None
+    """Filter that every chunk must pass; see docs/filters.md."""
 
 
 class Case(Asked):
-    """A question, and what should become of it."""
+    """A query with its expected results."""
 
     name: Name
     """Unique in its suite."""
@@ -166,11 +145,11 @@ class Case(Asked):
     expect: Expected = Expected()
     forbid: Forbidden = Forbidden()
     finds_nothing: bool = False
-    """Whether nothing should be found: no passage at all, or none that is likely to bear on the question."""
+    """Whether there should be no results, or only results that are unlikely to answer the query."""
     paraphrases: list[Text] = Field(default_factory=list[str])
-    """The question in other words. Each has to meet the same expectations."""
+    """The query in other words. Each must meet the same expectations."""
     history: list[Turn] = Field(default_factory=list[Turn])
-    """The turns of the conversation before the question, oldest first."""
+    """Earlier turns of the conversation, oldest first."""
     tags: list[Name] = Field(default_factory=list[str])
     skip: Text | None = None
     """Why the case is not run for now."""
@@ -178,14 +157,14 @@ class Case(Asked):
     """For people."""
 
     @property
-    def expects_something(self) -> bool:
+    def has_expectation(self) -> bool:
         """Whether there is anything that could fail."""
         limits = (self.relevance_threshold, self.latency_ms)
         wanted = (*self.expect.items(), *self.expect.keywords, *self.forbid.items())
         return bool(wanted) or self.finds_nothing or any(limit is not None for limit in limits)
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
+    def _check_contradictions(self) -> Self:
         if self.finds_nothing and (self.expect.items() or self.expect.keywords or self.relevance_threshold):
             msg = "finds_nothing contradicts expect and relevance_threshold"
             raise ValueError(msg)
@@ -198,27 +177,27 @@ class Case(Asked):
 
 
 class Criteria(_Part):
-    """Minimum values of a whole suite; ``null`` disables one."""
+    """Limits for a whole suite; ``null`` disables one."""
 
     fetch_ms: Milliseconds | None = 100.0
-    """Reading one passage by its id, 95th percentile (SC-001)."""
+    """Reading one chunk by its ID, 95th percentile (SC-001)."""
     average_ms: Milliseconds | None = 500.0
-    """One question, on average (SC-002)."""
+    """Average duration of a query (SC-002)."""
     found_in_first_five: Share | None = 0.95
-    """Share of the cases with expected documents that have them all among the first five passages (SC-003)."""
+    """Share of the cases with expected documents that have all of them among the first five results (SC-003)."""
     pass_rate: Annotated[float, Field(ge=0, le=100)] | None = 100.0
     """Percentage of the cases that pass (SC-004)."""
 
 
 class Suite(_Part):
-    """Test cases of one index, and what all of them together have to reach."""
+    """Test cases of one index, and criteria for all of them together."""
 
     name: Name
     description: str | None = None
     index: Text | None = None
-    """A file, relative to the suite's folder. The command line overrides it."""
+    """Index file, relative to the suite's folder. The command line overrides it."""
     defaults: Asked = Asked()
-    """For every case that does not say otherwise."""
+    """Options of every case that does not set them."""
     criteria: Criteria = Criteria()
     cases: Annotated[list[Case], Field(min_length=1)]
 
@@ -233,10 +212,10 @@ class Suite(_Part):
                 raise CaseError(number, "name", msg)
             names.add(case.name)
             missing = {key: value for key, value in given.items() if key not in case.model_fields_set}
-            if case.finds_nothing:  # so there is nothing that could be similar enough
+            if case.finds_nothing:  # so no result can be similar enough
                 missing.pop("relevance_threshold", None)
             complete = case.model_copy(update=missing)
-            if not complete.expects_something:
+            if not complete.has_expectation:
                 msg = "it expects nothing; give it expect, forbid, finds_nothing, or a threshold"
                 raise CaseError(number, "name", msg)
             cases.append(complete)
@@ -244,13 +223,8 @@ class Suite(_Part):
         return self
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of suites, which editors check and complete files by."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Suite.model_json_schema()}
-
-
 class CaseError(ValueError):
-    """A case does not fit into its suite; the place is that of a field of the case with a number, from 0."""
+    """A case does not fit into its suite. ``place`` is the field of the case with that number, from 0."""
 
     def __init__(self, number: int, field: str, message: str) -> None:
         super().__init__(message)
@@ -263,33 +237,30 @@ def read_suite(path: Path) -> Suite:
 
 
 def read_with_lines(path: Path) -> tuple[Suite, tuple[int, ...]]:
-    """Read a suite from its file, and return it with the line that each case begins in, from 1.
+    """Read a suite from its file, and return it with the first line of each case, from 1.
 
-    Plain words are what they are in JSON: numbers, ``true``, ``false`` and ``null``. All others are text, such as
-    ``no`` and ``2024-01-01``. Duplicate and unknown keys are refused.
+    Plain words mean the same as in JSON: numbers, ``true``, ``false`` and ``null``. All others are text, such as
+    ``no`` and ``2024-01-01``. Duplicate and unknown keys are rejected.
 
     Raises:
-        UnreadableFileError: The file cannot be read, or is no UTF-8.
-        SuiteFileError: It is not well formed; has each problem with line and column.
+        UnreadableFileError: The file cannot be read, or is not UTF-8.
+        SuiteFileError: It is not well formed. The error has each problem with line and column.
     """
     try:
-        size = path.stat().st_size
-        text = "" if size > MOST_BYTES else path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UnreadableFileError(str(path), f"it cannot be opened: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UnreadableFileError(str(path), f"it is not UTF-8 at byte {error.start}") from error
-    if size > MOST_BYTES:
-        raise UnreadableFileError(str(path), f"it has {size:,} bytes, and a suite may have {MOST_BYTES:,}")
     return _Reader(text, str(path), path.suffix.lower() == ".json").read()
 
 
 def parse_suite(text: str, name: str = "<suite>", *, is_json: bool = False) -> Suite:
-    """Read a suite from a text; see :func:`read_suite`.
+    """Read a suite from a text; see :func:`read_with_lines`.
 
     Args:
         name: Name of the file in messages.
-        is_json: Whether it is JSON, not YAML.
+        is_json: Whether the text is JSON instead of YAML.
 
     Raises:
         SuiteFileError: It is not well formed.
@@ -298,31 +269,30 @@ def parse_suite(text: str, name: str = "<suite>", *, is_json: bool = False) -> S
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain words as JSON does, and refuses duplicate keys."""
+    """Reads plain words as JSON does, and rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in _pairs(node):
+            problem = None
             if key.tag != f"{_TAG}str":
-                raise yaml.MarkedYAMLError(
-                    problem="a key is text; put it in quotation marks", problem_mark=key.start_mark
-                )
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key {key.value!r:.200} is there twice", problem_mark=key.start_mark
-                )
+                problem = "a key is text; put it in quotation marks"
+            elif key.value in seen:
+                problem = f"the key {key.value!r:.200} is there twice"
+            if problem is not None:
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _kind_of_word, _words, _beginnings in (
+for _kind, _words, _beginnings in (
     ("bool", r"(?:true|false)\Z", "tf"),
     ("null", r"(?:null|~|)\Z", ["n", "~", ""]),
     ("int", r"-?(?:0|[1-9][0-9]{0,99})\Z", "-0123456789"),
     ("float", r"-?(?:0|[1-9][0-9]{0,99})\.[0-9]+(?:[eE][-+][0-9]+)?\Z", "-0123456789"),
 ):
-    cast("Any", _Loader).add_implicit_resolver(f"{_TAG}{_kind_of_word}", re.compile(_words), list(_beginnings))
+    cast("Any", _Loader).add_implicit_resolver(f"{_TAG}{_kind}", re.compile(_words), list(_beginnings))
 
 
 class _Reader:
@@ -332,22 +302,22 @@ class _Reader:
         self._is_json = is_json
 
     def read(self) -> tuple[Suite, tuple[int, ...]]:
-        root, value = self._parsed()
+        root, value = self._parse()
         if not isinstance(root, yaml.MappingNode):
             msg = "a suite is an object with the keys name and cases" if root else "it is empty"
-            raise self._at(*(_place(root.start_mark) if root else (1, 1)), msg)
+            raise self._error(*(_place(root.start_mark) if root else (1, 1)), msg)
         try:
             suite = Suite.model_validate(value)
-            places = (_at_path(root, ("cases", number))[0] for number in range(len(suite.cases)))
-            return suite, tuple(_place(node.start_mark)[0] for node in places)
         except ValidationError as error:
-            problems = list(self._problems(root, error))
-            line, column = min(place for place, _ in problems)
-            told = [self._told(place, message) for place, message in sorted(problems)]
+            problems = sorted(self._problems(root, error))
+            told = [self._line(place, message) for place, message in problems]
             more = [f"{self._name}: {len(told) - MOST_PROBLEMS} more problems"] if len(told) > MOST_PROBLEMS else []
-            raise SuiteFileError(self._name, line, column, told[:MOST_PROBLEMS] + more) from None
+            raise SuiteFileError(self._name, *problems[0][0], told[:MOST_PROBLEMS] + more) from None
+        nodes = [_node_at(root, ("cases", number))[0] for number in range(len(suite.cases))]
+        return suite, tuple(_place(node.start_mark)[0] for node in nodes)
 
-    def _parsed(self) -> tuple[yaml.Node | None, Any]:
+    def _parse(self) -> tuple[yaml.Node | None, Any]:
+        """Return the nodes of the text, which have the places, and its value."""
         text, value = self._text, None
         try:
             if self._is_json:
@@ -355,45 +325,43 @@ class _Reader:
                 text = text.replace("\t", " ")  # JSON has tabs only between its tokens, and YAML allows none there
             loader = cast("Any", _Loader(text))
             root = loader.get_single_node()
-            known: dict[int, int] = {}
-            if root is not None and _size(root, known) - len(known) > MOST_REPETITION:
-                raise self._at(1, 1, f"its aliases stand for {_size(root, known):,} values; write them out")
-            read = None if root is None else loader.construct_document(root)
+            read = None if root is None else loader.construct_document(root)  # finds duplicate keys, in JSON too
         except json.JSONDecodeError as error:
-            raise self._at(error.lineno, error.colno, f"this is no JSON: {error.msg}") from None
+            raise self._error(error.lineno, error.colno, f"this is no JSON: {error.msg}") from None
         except ValueError as error:
-            raise self._at(1, 1, str(error)) from None
+            raise self._error(1, 1, str(error)) from None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             told = " ".join(filter(None, (error.context, error.problem)))
             hint = "; put text with a ?, : or , between braces in quotation marks" if "flow" in told else ""
-            raise self._at(*_place(mark), f"{told}{hint}") from None
+            raise self._error(*_place(mark), f"{told}{hint}") from None
         except yaml.reader.ReaderError as error:
             before = text[: error.position]
             line, column = before.count("\n") + 1, error.position - before.rfind("\n")
-            raise self._at(line, column, f"the character U+{error.character:04X} is not allowed here") from None
+            raise self._error(line, column, f"the character U+{error.character:04X} is not allowed here") from None
         except RecursionError:
-            raise self._at(1, 1, "it nests too deeply") from None
+            raise self._error(1, 1, "it nests too deeply") from None
         return root, value if self._is_json else read
 
     def _problems(self, root: yaml.MappingNode, error: ValidationError) -> Iterator[tuple[tuple[int, int], str]]:
-        lines = problems_of(error, meant=_meant, noun="key")
+        lines = problems_of(error, meant=_similar_keys, noun="key")
         for found, line in zip(error.errors(include_url=False), lines, strict=True):
             place: Sequence[int | str] = found["loc"]
             own = (found.get("ctx") or {}).get("error")
             if isinstance(own, CaseError):
                 place = own.place
-            node, path = _at_path(root, place)
+            node, path = _node_at(root, place)
             if found["type"] == "extra_forbidden":
-                node = _key_node(root, place) or node
+                parent, _ = _node_at(root, place[:-1])
+                node = next((key for key, _ in _pairs(parent) if key.value == place[-1]), node)
             if found["type"] == "missing":
                 path = f"{path.removesuffix(': ')}.{place[-1]}: ".lstrip(".")
             yield _place(node.start_mark), path + line.partition(": ")[2]
 
-    def _at(self, line: int, column: int, message: str) -> SuiteFileError:
-        return SuiteFileError(self._name, line, column, [self._told((line, column), message)])
+    def _error(self, line: int, column: int, message: str) -> SuiteFileError:
+        return SuiteFileError(self._name, line, column, [self._line((line, column), message)])
 
-    def _told(self, place: tuple[int, int], message: str) -> str:
+    def _line(self, place: tuple[int, int], message: str) -> str:
         return f"{self._name}:{place[0]}:{place[1]}: {message}"
 
 
@@ -402,53 +370,29 @@ def _place(mark: Any) -> tuple[int, int]:
     return (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
 
 
-def _nodes(node: yaml.SequenceNode) -> list[yaml.Node]:
-    return cast("list[yaml.Node]", node.value)
+def _pairs(node: yaml.Node) -> list[tuple[yaml.Node, yaml.Node]]:
+    return cast("list[tuple[yaml.Node, yaml.Node]]", node.value if isinstance(node, yaml.MappingNode) else [])
 
 
-def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
-    return cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
-
-
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node has, those that aliases stand for included."""
-    if id(node) not in known:
-        children: list[yaml.Node] = []
-        if isinstance(node, yaml.SequenceNode):
-            children = _nodes(node)
-        elif isinstance(node, yaml.MappingNode):
-            children = [child for pair in _pairs(node) for child in pair]
-        known[id(node)] = 1 + sum(_size(child, known) for child in children)
-    return known[id(node)]
-
-
-def _at_path(root: yaml.MappingNode, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
-    """Return the node at a place, or the innermost one around it, and how a person would name the place."""
+def _node_at(root: yaml.MappingNode, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
+    """Return the node at a place, or the innermost one around it, and the place as people write it."""
     node: yaml.Node = root
     path = ""
     for part in place:
-        child: yaml.Node | None = None
-        if isinstance(part, int) and isinstance(node, yaml.SequenceNode) and part < len(_nodes(node)):
-            child = _nodes(node)[part]
+        children = cast("list[yaml.Node]", node.value if isinstance(node, yaml.SequenceNode) else [])
+        if isinstance(part, int) and part < len(children):
+            node = children[part]
             path += f"[{part + 1}]"
-        elif isinstance(part, str) and isinstance(node, yaml.MappingNode):
-            child = next((value for key, value in _pairs(node) if key.value == part), None)
-            path += f".{part}" if child is not None else ""
+            continue
+        child = next((value for key, value in _pairs(node) if key.value == part), None)
         if child is None:
             break
         node = child
+        path += f".{part}"
     return node, f"{path.lstrip('.')}: " if path else ""
 
 
-def _key_node(root: yaml.MappingNode, place: Sequence[int | str]) -> yaml.Node | None:
-    """Return the node of the key that a place ends with."""
-    node, _ = _at_path(root, place[:-1])
-    if not isinstance(node, yaml.MappingNode):
-        return None
-    return next((key for key, _ in _pairs(node) if key.value == place[-1]), None)
-
-
-def _meant(place: tuple[int | str, ...]) -> list[str]:
+def _similar_keys(place: tuple[int | str, ...]) -> list[str]:
     """Return the key that an unknown one may mean."""
     known = {name for part in (Suite, Case, Expected, Forbidden, Criteria, Turn) for name in part.model_fields}
     return get_close_matches(str(place[-1]), sorted(known), n=1)
