@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +29,7 @@ from retrieval_core.errors import ConfigurationError
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.cohere_service import KEY as COHERE_KEY
 from support.cohere_service import CohereService
+from support.page_examples import assert_prints, expected_output
 from support.qdrant_service import KEY as QDRANT_KEY
 from support.qdrant_service import QdrantService
 from support.wire_server import WireServer
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 
+PAGE = Path(__file__).parents[2] / "docs/specification.md"
 COLLECTION = "textbook_embeddings"
 URL = "https://example.com/ros2-intro"
 TEXTS = {
@@ -96,10 +100,14 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CO_API_KEY", COHERE_KEY)
 
 
+def stand_in(vendor: WireServer) -> dict[str, str]:
+    """Return the settings that lead to the stand-in for Cohere."""
+    return {"embedder.cohere.base_url": vendor.url, "embedder.cohere.api_key": COHERE_KEY}
+
+
 def test_the_files_collection_is_searched_and_tested(qdrant: WireServer, vendor: WireServer) -> None:
-    """Info, search and cases. The embedder's settings are those of the stand-in for Cohere."""
-    settings = {"embedder.cohere.base_url": vendor.url, "embedder.cohere.api_key": COHERE_KEY}
-    with RetrievalTester.at_qdrant(qdrant.url, COLLECTION, settings=settings) as tester:
+    """Info, search and cases."""
+    with RetrievalTester.at_qdrant(qdrant.url, COLLECTION, settings=stand_in(vendor)) as tester:
         assert tester.info(COLLECTION) == CollectionInfo(COLLECTION, 1024, "Cosine", 2, 2, "green")
         vector = tester.embed(COLLECTION, QUERY)
         results = tester.search(RetrievalQuery(COLLECTION, vector, filters={"source_url": URL}))
@@ -109,6 +117,18 @@ def test_the_files_collection_is_searched_and_tested(qdrant: WireServer, vendor:
         assert tester.search(RetrievalQuery(COLLECTION, vector, filters={"source_url": "https://other.example"})) == []
         result = tester.run([CASE])
     assert (result.passed, result.test_results[0].error_message) == (1, None)
+
+
+def test_the_example_of_the_page_runs(
+    qdrant: WireServer, vendor: WireServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It prints what the page says."""
+    opened = partial(RetrievalTester.at_qdrant, settings=stand_in(vendor))
+    monkeypatch.setattr(RetrievalTester, "at_qdrant", opened)
+    section = PAGE.read_text(encoding="utf-8").partition("## Test suites")[2]
+    code = section.partition("```py\n")[2].partition("```\n")[0]
+    exec(code.replace("http://localhost:6333", qdrant.url), {})
+    assert_prints(capsys.readouterr().out, expected_output(code))
 
 
 def test_keys_and_embedder_can_be_given(qdrant: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
