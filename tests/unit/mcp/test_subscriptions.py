@@ -131,3 +131,22 @@ def test_there_is_a_bound_for_what_is_followed() -> None:
         subscriptions.close()
 
     asyncio.run(run())
+
+
+def test_a_client_that_leaves_ends_no_other_ones_updates() -> None:
+    """Even if it had ended its own before, and another one began after that."""
+
+    async def run() -> None:
+        index = Index()
+        subscriptions = followed(index, FakeClock())
+        leaving, other = Client(), Client()
+        await subscriptions.subscribe(cast("Any", leaving), URI, None)
+        await subscriptions.unsubscribe(cast("Any", leaving), URI, None)
+        await subscriptions.subscribe(cast("Any", other), URI, None)
+        leaving.exit_stack.close()
+        index.state += 1
+        await subscriptions.look()
+        assert (leaving.told, other.told) == ([], [URI])
+        subscriptions.close()
+
+    asyncio.run(run())

@@ -15,7 +15,8 @@ from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from retrieval_core.cli.process import FAILURE
-from retrieval_core_mcp.command import NO_FILE
+from retrieval_core.errors import ConfigurationError
+from retrieval_core_mcp.command import CONFIG_HELP, INDEX_HELP, NO_FILE
 from retrieval_core_mcp.install.clients import CLIENTS, config_file
 from retrieval_core_mcp.install.json_text import NotEditableError, entry_of, with_entry, without_entry
 
@@ -91,23 +92,18 @@ def install(arguments: Sequence[str]) -> None:
 def _options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
     """Return the options, and the entry that they ask for."""
     parser = argparse.ArgumentParser(prog="retrieval-mcp install", description=DESCRIPTION)
-    parser.add_argument("--client", choices=list(CLIENTS), required=True, help="add the server to this assistant")
-    parser.add_argument(
-        "--index",
-        metavar="FILE|NAME=FILE",
-        action="append",
-        help="index file; repeatable with names (.retrieval/index.db)",
-    )
-    parser.add_argument("--config", metavar="FILE|PRESET", help="read settings from a TOML file or preset")
-    parser.add_argument("--name", default="documents", help="name of the server in the assistant (documents)")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--undo", action="store_true", help="undo the last change under this name")
+    add = parser.add_argument
+    add("--client", choices=list(CLIENTS), required=True, help="add the server to this assistant")
+    add("--index", metavar="FILE|NAME=FILE", action="append", help=INDEX_HELP)
+    add("--config", metavar="FILE|PRESET", help=CONFIG_HELP)
+    add("--name", default="documents", help="name of the server in the assistant (documents)")
+    add("--yes", action="store_true", help="do not ask")
+    add("--undo", action="store_true", help="undo the last change under this name")
     options = parser.parse_args(arguments)
     if not options.name.strip():
         parser.error("--name is empty")
 
-    from retrieval_core.errors import ConfigurationError  # noqa: PLC0415 - slow, and not needed for --help
-    from retrieval_core_mcp.settings import ServerSettings, name_and_file, named_indexes  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.settings import ServerSettings, name_and_file, named_indexes  # noqa: PLC0415 - slow
 
     named = [name_and_file(place) for place in options.index or [ServerSettings().retrieval.index]]
     files = [_whole(file) for _, file in named]
