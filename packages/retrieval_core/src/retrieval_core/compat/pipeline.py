@@ -20,20 +20,13 @@ from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
-from pathlib import Path
 from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrieval_core.adapters.registry import (
-    build_embedder,
-    build_llm,
-    build_relevance_filter,
-    build_rewriter,
-    build_store,
-)
+from retrieval_core.adapters.registry import build_llm, build_relevance_filter, build_rewriter
 from retrieval_core.compat.models import adapt_embedder, adapt_llm
 from retrieval_core.compat.settings import CREDENTIALS, KEYS, PRESET, RetrievalSettings
 from retrieval_core.config import RetrievalConfig as LibraryConfig
@@ -49,7 +42,7 @@ from retrieval_core.errors import (
     ValidationError,
 )
 from retrieval_core.errors import ServiceConnectionError as ConnectionError  # noqa: A004 - the specification's name
-from retrieval_core.index.open import build_pipeline
+from retrieval_core.index.open import open_index
 from retrieval_core.pipeline.lifecycle import Calls, Closing, close_with
 from retrieval_core.pipeline.options import condition_of, make_plan
 from retrieval_core.pipeline.results import make_result
@@ -76,7 +69,7 @@ from retrieval_core.types.filters import MetadataFilter
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from retrieval_core.pipeline import RetrievalPipeline as LibraryPipeline
+    from retrieval_core.index.index import Index
     from retrieval_core.pipeline import Stage
     from retrieval_core.pipeline.options import Filters
     from retrieval_core.ports import Embedder, RelevanceFilter, Store
@@ -532,7 +525,7 @@ class RetrievalPipeline(Closing):
         self._embedder = None if embeddings_model is None else adapt_embedder(embeddings_model)
         self._store = None if vector_store is None else as_store(vector_store)
         self._llm = None if llm is None else adapt_llm(llm)
-        self._pipeline: LibraryPipeline | None = None
+        self._index: Index | None = None
         self._made: dict[str, object] = {}
         self._lock = Lock()
 
@@ -543,10 +536,10 @@ class RetrievalPipeline(Closing):
             ConfigurationError: A setting is outside its range, or missing; ``missing_keys`` names those.
         """
         with self._lock:
-            if self._pipeline is None:
-                self._pipeline = self._make()
+            if self._index is None:
+                self._index = self._make()
 
-    def _make(self) -> LibraryPipeline:
+    def _make(self) -> Index:
         overrides: dict[str, Any] = {"cache.kind": "none"}  # results are cached in self.cache, which you can see
         environment = None
         if self._embedder is None or self._store is None:
@@ -556,24 +549,23 @@ class RetrievalPipeline(Closing):
         elif self._llm is None:
             overrides["llm.kind"] = "none"
         ours, config = self.config, self.config.to_config(overrides, environment)
-        embedder = self._embedder or cast("Embedder", build_embedder(config.embedder))
-        store = self._store or build_store(config.store, Path(config.index), embedder)
         llm = self._llm or build_llm(config.llm)
+        index = open_index(config=config, store=self._store, embedder=self._embedder, llm=llm)
         self.cache = ResultCache(ours.cache_config)
         self._made = {
-            "query_processor": QueryProcessor(ours.query_config, embedder),
-            "vector_searcher": VectorSearcher(ours.search_config, store),
+            "query_processor": QueryProcessor(ours.query_config, index.embedder),
+            "vector_searcher": VectorSearcher(ours.search_config, index.store),
             "context_compressor": ContextCompressor(ours.compressor_config, llm),
             "query_rewriter": QueryRewriter(ours.rewriter_config, llm),
             "document_formatter": DocumentFormatter(ours.formatter_config),
         }
         vars(self).update(self._made)
-        return build_pipeline(config, store, embedder, llm=llm)
+        return index
 
     def retrieve(self, query: str, filters: Filters = None) -> RetrievalResult:
         """Find what answers a query; the same as :meth:`aretrieve`, from synchronous code."""
         self.initialize()
-        return cast("LibraryPipeline", self._pipeline).sync.run(self.aretrieve(query, filters))
+        return cast("Index", self._index).sync.run(self.aretrieve(query, filters))
 
     async def aretrieve(self, query: str, filters: Filters = None) -> RetrievalResult:
         """Find what answers a query. The same query again comes from the cache, if nothing failed the first time.
@@ -585,16 +577,16 @@ class RetrievalPipeline(Closing):
                 reached is no error: the result is empty, and its metadata has the error.
         """
         started = perf_counter()
-        if self._pipeline is None:
+        if self._index is None:
             await asyncio.to_thread(self.initialize)
-        pipeline, cache = cast("LibraryPipeline", self._pipeline), cast("ResultCache", self.cache)
-        normalize(query, pipeline.config.query)  # what is no query is refused before it is looked for
+        index, cache = cast("Index", self._index), cast("ResultCache", self.cache)
+        normalize(query, index.config.query)  # what is no query is refused before it is looked for
         if (cached := cache.get(query, filters)) is not None:
             return _copy(cached, from_cache=True, latency_ms=(perf_counter() - started) * 1000)
         if any(getattr(self, name) is not component for name, component in self._made.items()):
             result = await self._retrieve_by_components(query, filters)
         else:
-            result = _as_result(await pipeline.aretrieve(query, filters))
+            result = _as_result(await index.aretrieve(query, filters))
         result = replace(result, latency_ms=(perf_counter() - started) * 1000)
         found = [(one.id, score, one.page_content) for one, score in zip(result.documents, result.scores, strict=True)]
         logger.debug("query %r, filters %r: %s", query, filters, found)
@@ -605,7 +597,7 @@ class RetrievalPipeline(Closing):
 
     async def _retrieve_by_components(self, query: str, filters: Filters) -> RetrievalResult:
         """Search with the present components, including replaced ones."""
-        config = cast("LibraryPipeline", self._pipeline).config
+        config = cast("Index", self._index).config
         asked = normalize(query, config.query)
         most = self.config.rewriter_config.max_attempts
         tried: list[tuple[float, RetrievalResult]] = []
@@ -641,16 +633,16 @@ class RetrievalPipeline(Closing):
 
     async def aclose(self) -> None:
         """Close all components, also those that were never used. Closing twice is fine."""
-        if self._pipeline is not None:
-            await self._pipeline.aclose()
+        if self._index is not None:
+            await self._index.aclose()
             return
         async with AsyncExitStack() as stack:
             close_with(stack, (self._llm, self._embedder, self._store))
 
     def close(self) -> None:
         """Close all components; see :meth:`aclose`."""
-        if self._pipeline is not None:
-            self._pipeline.close()
+        if self._index is not None:
+            self._index.close()
         else:
             SyncBridge().finish(self.aclose)
 
