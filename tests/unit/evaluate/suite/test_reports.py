@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError, UnreadableFileError
 from retrieval_core.evaluate.suite import CaseResult, CaseStatus, Criterion, RetrievedPoint
-from retrieval_core.evaluate.suite.results import Problem, read_report, to_html, to_json, without_times
+from retrieval_core.evaluate.suite.results import Problem, read_report, remove_times, to_html, to_json
 from support.suites import made_up, run, small_index
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ import sys
 from pathlib import Path
 from retrieval_core.evaluate.suite.results import to_html
 from retrieval_core.evaluate.suite.results import to_json
-from retrieval_core.evaluate.suite.results import without_times
+from retrieval_core.evaluate.suite.results import remove_times
 from support.suites import run, small_index
 
 folder, order, concurrency = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -192,7 +192,7 @@ cases = [
     {"name": "none", "query": "Kafka", "finds_nothing": True},
 ]
 with small_index(folder) as index:
-    result = without_times(run(index, *cases[::order], concurrency=concurrency))
+    result = remove_times(run(index, *cases[::order], concurrency=concurrency))
 sys.stdout.write(to_json(result) + to_html(result))
 """
     printed: list[str] = []
@@ -214,5 +214,5 @@ def test_two_runs_differ_by_their_times_alone(tmp_path: Path) -> None:
     with small_index(tmp_path) as index:
         first, second = run(index, case), run(index, case)
     assert to_json(first) != to_json(second)
-    assert to_json(without_times(first)) == to_json(without_times(second))
+    assert to_json(remove_times(first)) == to_json(remove_times(second))
     assert json.loads(to_json(first))["results"][0]["retrieval_time_ms"] > 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.evaluate.suite import CaseStatus
-from retrieval_core.evaluate.suite.results import advanced, percentile, performance_of, without_times
+from retrieval_core.evaluate.suite.results import advance_status, measure_performance, percentile, remove_times
 from support.suites import made_up
 
 ENDS = ("passed", "failed", "error")
@@ -22,10 +22,10 @@ LEGAL = {("pending", "running"), *(("running", end) for end in ENDS)}
 @pytest.mark.parametrize(("status", "to"), list(product(CaseStatus, CaseStatus)))
 def test_a_case_goes_from_pending_to_running_to_its_end_alone(status: CaseStatus, to: CaseStatus) -> None:
     if (status.value, to.value) in LEGAL:
-        assert advanced(status, to) is to
+        assert advance_status(status, to) is to
     else:
         with pytest.raises(InvalidParameterError, match=f"a case that is {status} cannot become {to}"):
-            advanced(status, to)
+            advance_status(status, to)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.sampled_from(list(CaseStatus))))
@@ -47,12 +47,12 @@ def test_rates_of_none_are_0() -> None:
 
 
 def test_the_95th_percentile_is_by_the_nearest_rank() -> None:
-    metrics = performance_of([float(number) for number in range(1, 21)])
+    metrics = measure_performance([float(number) for number in range(1, 21)])
     assert (metrics.avg_retrieval_time_ms, metrics.p95_retrieval_time_ms, metrics.max_retrieval_time_ms) == (
         10.5, 19.0, 20.0,
     )  # fmt: skip
-    assert performance_of([7.0]).p95_retrieval_time_ms == 7.0
-    assert performance_of([]).max_retrieval_time_ms is None
+    assert measure_performance([7.0]).p95_retrieval_time_ms == 7.0
+    assert measure_performance([]).max_retrieval_time_ms is None
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.integers(1, 100))
@@ -71,4 +71,4 @@ def test_times_can_be_blanked() -> None:
     result = made_up({"a": 1.0})
     later = replace(result, timestamp="later", execution_time_ms=7.0)
     assert result != later
-    assert without_times(result) == without_times(later)
+    assert remove_times(result) == remove_times(later)

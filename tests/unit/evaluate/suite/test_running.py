@@ -18,8 +18,8 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
 )
 from retrieval_core.evaluate.suite import CaseStatus, Expected, IndexTarget, Suite, run_case, run_suite
-from retrieval_core.evaluate.suite.results import without_times
-from retrieval_core.evaluate.suite.running import folded, has_keyword, measures_of
+from retrieval_core.evaluate.suite.results import remove_times
+from retrieval_core.evaluate.suite.running import fold_text, has_keyword, measure_ranks
 from retrieval_core.index.open import open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.suites import chunks, made_up, one, run, small_index
@@ -293,7 +293,7 @@ def test_the_order_of_cases_and_how_many_run_at_once_do_not_matter(index: Index)
     ]
     first = run(index, *cases, concurrency=1)
     second = run(index, *reversed(cases), concurrency=3)
-    assert without_times(first) == without_times(second)
+    assert remove_times(first) == remove_times(second)
 
 
 def test_progress_is_told(index: Index) -> None:
@@ -352,12 +352,12 @@ def test_the_corpus_has_a_digest_that_changes_with_it(tmp_path: Path) -> None:
     ],
 )
 def test_keywords_are_whole_words_whatever_their_case(text: str, keyword: str, expected: bool) -> None:
-    assert has_keyword(folded(text), folded(keyword)) is expected
+    assert has_keyword(fold_text(text), fold_text(keyword)) is expected
 
 
 def test_measures_are_as_they_are_defined() -> None:
     expected = Expected.model_validate({"documents": {"a": 3, "b": 1}})
-    measures = measures_of(expected, {"document:a": 2, "document:b": 7}, 10)
+    measures = measure_ranks(expected, {"document:a": 2, "document:b": 7}, 10)
     assert measures["recall@5"] == 0.5
     assert measures["recall@k"] == 1.0
     assert measures["mrr"] == 0.5

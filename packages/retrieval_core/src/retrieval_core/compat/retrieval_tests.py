@@ -41,7 +41,7 @@ from retrieval_core.errors import (
     ServiceTimeoutError,
 )
 from retrieval_core.evaluate.suite.cases import Case, Expected, FilterObject, Share, Text
-from retrieval_core.evaluate.suite.results import CaseStatus, advanced, performance_of, point_of
+from retrieval_core.evaluate.suite.results import CaseStatus, advance_status, build_point, measure_performance
 from retrieval_core.evaluate.suite.running import run_case
 from retrieval_core.evaluate.suite.targets import IndexTarget
 from retrieval_core.index.open import open_index
@@ -120,7 +120,7 @@ class TimeoutError(ServiceTimeoutError):  # noqa: A001 - the file's name
 
 
 @contextmanager
-def _errors_by_name() -> Generator[None]:
+def _rename_errors() -> Generator[None]:
     """Raise errors by the file's names."""
     try:
         yield
@@ -236,7 +236,7 @@ class TestCase:
             if value not in list(TestStatus):
                 msg = f"status must be one of {', '.join(TestStatus)}, got {value!r:.80}"
                 raise InvalidParameterError(msg)
-            value = advanced(self.status, TestStatus(value)) if "status" in self.__dict__ else TestStatus(value)
+            value = advance_status(self.status, TestStatus(value)) if "status" in self.__dict__ else TestStatus(value)
         super().__setattr__(name, value)
 
 
@@ -370,7 +370,7 @@ class RetrievalTester(Closing):
         tester._owned = (index,)
         with ExitStack() as stack:  # closes it if it is of no use
             stack.callback(tester.close)
-            with _errors_by_name():
+            with _rename_errors():
                 size = index.sync.run(tester._collection(collection_name).info(collection_name)).vector_size
             dimension = cast("Embedder", index.embedder).dimension
             if size != dimension:
@@ -410,7 +410,7 @@ class RetrievalTester(Closing):
             TimeoutError: It did not answer in time.
         """
         collection = self._collection(query.collection_name)
-        with _errors_by_name():
+        with _rename_errors():
             return await collection.search(query)
 
     search = sync_twin(asearch)
@@ -439,7 +439,7 @@ class RetrievalTester(Closing):
             errors=counts[TestStatus.ERROR],
             execution_time_ms=(time.perf_counter() - started) * 1000,
             test_results=ended,
-            performance_metrics=asdict(performance_of(times)),
+            performance_metrics=asdict(measure_performance(times)),
             timestamp=began.isoformat(),
             degraded=tuple(dict.fromkeys(entry for case in ended for entry in case.degraded)),
         )
@@ -482,7 +482,7 @@ class RetrievalTester(Closing):
         """
         collection = self._collection(collection_name)
         try:
-            with _errors_by_name():
+            with _rename_errors():
                 return await collection.info(collection_name)
         except CollectionNotFoundError:
             raise
@@ -522,7 +522,7 @@ class _Collection(IndexTarget):
             RetrievalResult(
                 id=hit.id,
                 score=hit.score,
-                payload=dict(point_of(hit).payload) if query.with_payload else {},
+                payload=dict(build_point(hit).payload) if query.with_payload else {},
                 vector=fetched.vectors[hit.id].tolist() if hit.id in fetched.vectors else None,
                 retrieval_time_ms=found.latency_ms,
                 degraded=found.degraded,
@@ -539,7 +539,7 @@ class _Collection(IndexTarget):
         is_renamed = condition is not None and not paths_of(condition).isdisjoint(OTHER_NAMES)
         limit = top_k
         while True:
-            request = SearchRequest(limit=limit, vector=vector, filter=condition and widen(condition))
+            request = SearchRequest(limit=limit, vector=vector, filter=condition and widen_filter(condition))
             outcome = await run.call("dense", store.search, request)
             degraded = (Degradation("dense", outcome.reason),) if isinstance(outcome, Failed) else ()
             error = outcome.error if isinstance(outcome, Failed) else None
@@ -551,7 +551,7 @@ class _Collection(IndexTarget):
                 if (chunk := value_of(fetched).chunks.get(one.chunk_id)) is not None:
                     hits.append(Hit(chunk, score, Scores(dense=score, final=score)))
             if is_renamed:
-                hits = [hit for hit in hits if matches(condition, specification_fields(hit))]
+                hits = [hit for hit in hits if matches(condition, list_fields(hit))]
             if len(hits) >= top_k or len(found) < limit:
                 break
             if limit == MOST_TESTED:
@@ -559,7 +559,7 @@ class _Collection(IndexTarget):
                 break
             limit = min(10 * limit, MOST_TESTED)
         if condition is not None:
-            seen, known = map(specification_fields, hits), (*OTHER_NAMES, *PAYLOAD)
+            seen, known = map(list_fields, hits), (*OTHER_NAMES, *PAYLOAD)
             if unknown := await find_unknown_fields(run, store, condition, seen, known=known):
                 degraded = (*degraded, Degradation("filter", unknown))
         took = (time.perf_counter() - started) * 1000
@@ -578,23 +578,23 @@ class _Collection(IndexTarget):
         return CollectionInfo(name, size, "Cosine", told.chunks, vectors, "yellow" if told.unembedded else "green")
 
 
-def widen(condition: Filter) -> Filter | None:
+def widen_filter(condition: Filter) -> Filter | None:
     """Return a filter in a store's names that passes every chunk which the given one passes; ``None`` for no filter.
 
-    Results still have to be tested with the given filter, see :func:`specification_fields`.
+    Results still have to be tested with the given filter, see :func:`list_fields`.
     """
     if paths_of(condition).isdisjoint(OTHER_NAMES):
         return condition
     if isinstance(condition, And):
-        return all_of(*map(widen, condition.filters))
+        return all_of(*map(widen_filter, condition.filters))
     has_more = isinstance(condition, (Or, Not, Ne, NotIn, Exists))
     names = () if has_more else OTHER_NAMES[condition.field]
     return Or((condition, *(replace(condition, field=name) for name in names))) if names else None
 
 
-def specification_fields(hit: Hit) -> dict[str, JSON]:
+def list_fields(hit: Hit) -> dict[str, JSON]:
     """Return the fields of a hit under the names of stores and of the specification."""
-    fields: dict[str, Any] = {**chunk_fields(hit.chunk), **point_of(hit).payload}
+    fields: dict[str, Any] = {**chunk_fields(hit.chunk), **build_point(hit).payload}
     for name, places in OTHER_NAMES.items():
         if name not in fields:
             fields[name] = next((fields[place] for place in places if fields.get(place) is not None), None)

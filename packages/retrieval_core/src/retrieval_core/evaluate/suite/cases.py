@@ -119,7 +119,7 @@ class Turn(_Part):
     content: Annotated[str, Field(strict=True)]
 
 
-class Asked(_Part):
+class CaseOptions(_Part):
     """Options of a query, and limits that its results must meet."""
 
     top_k: Annotated[int, Field(strict=True, ge=1, le=100)] = 10
@@ -136,7 +136,7 @@ class Asked(_Part):
     """Filter that every chunk must pass; see docs/filters.md."""
 
 
-class Case(Asked):
+class Case(CaseOptions):
     """A query with its expected results."""
 
     name: Name
@@ -196,7 +196,7 @@ class Suite(_Part):
     description: str | None = None
     index: Text | None = None
     """Index file, relative to the suite's folder. The command line overrides it."""
-    defaults: Asked = Asked()
+    defaults: CaseOptions = CaseOptions()
     """Options of every case that does not set them."""
     criteria: Criteria = Criteria()
     cases: Annotated[list[Case], Field(min_length=1)]

@@ -68,7 +68,7 @@ _NEXT: Mapping[CaseStatus, frozenset[CaseStatus]] = {
 }
 
 
-def advanced(status: CaseStatus, to: CaseStatus) -> CaseStatus:
+def advance_status(status: CaseStatus, to: CaseStatus) -> CaseStatus:
     """Return the next status of a case.
 
     Raises:
@@ -97,7 +97,7 @@ class RetrievedPoint:
     payload: Mapping[str, Any]
 
 
-def point_of(hit: Hit) -> RetrievedPoint:
+def build_point(hit: Hit) -> RetrievedPoint:
     """Return a hit as a point; its payload lacks the fields that a record of another program lacks."""
     chunk = hit.chunk
     own = chunk.metadata
@@ -124,7 +124,7 @@ SPECIFICATION_NAMES: Mapping[type[Exception], str] = {
 """The specification's names of errors that have another name in this library."""
 
 
-def specification_name(error: Exception) -> str:
+def name_error(error: Exception) -> str:
     """Return the specification's name of an error; the name of its class if it has none there."""
     names = (name for kind, name in SPECIFICATION_NAMES.items() if isinstance(error, kind))
     return next(names, type(error).__name__)
@@ -289,7 +289,7 @@ class SuiteResult:
         }
 
 
-def without_times(result: SuiteResult) -> SuiteResult:
+def remove_times(result: SuiteResult) -> SuiteResult:
     """Return a result without its times: nothing else differs between two runs of a suite on the same index."""
     return replace(
         result,
@@ -311,7 +311,7 @@ def percentile(values: Iterable[float], percent: float) -> float:
     return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
 
 
-def performance_of(milliseconds: Sequence[float]) -> PerformanceMetrics:
+def measure_performance(milliseconds: Sequence[float]) -> PerformanceMetrics:
     """Return mean, 95th percentile by the nearest rank, and maximum."""
     if not milliseconds:
         return PerformanceMetrics()
@@ -396,7 +396,7 @@ def compare(before: SuiteResult, after: SuiteResult, *, measure: str = "recall@5
         low=low,
         high=high,
         change="regression" if high < 0 else "improvement" if low > 0 else "no more than noise",
-        changed=_changed(earlier, later, measure),
+        changed=_find_changes(earlier, later, measure),
         unjudged=tuple(name for name, case in later.items() if name in measured and case.status is CaseStatus.ERROR),
         is_same_corpus=None if None in corpora else corpora[0] == corpora[1],
     )
@@ -413,7 +413,7 @@ def paired_interval(differences: Floats, seed: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _changed(
+def _find_changes(
     earlier: Mapping[str, CaseResult], later: Mapping[str, CaseResult], measure: str
 ) -> tuple[ChangedCase, ...]:
     changed: list[ChangedCase] = []
@@ -479,39 +479,39 @@ def read_report(path: Path) -> SuiteResult:
 
 def to_html(result: SuiteResult) -> str:
     """Return a report as one page of HTML."""
-    return "\n".join(_page(result))
+    return "\n".join(_render_page(result))
 
 
-def _page(result: SuiteResult) -> Iterator[str]:
+def _render_page(result: SuiteResult) -> Iterator[str]:
     subject = result.subject
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     yield '<meta name="viewport" content="width=device-width,initial-scale=1">'
-    yield f"<title>{_shown(result.suite)}</title><style>{_STYLE}</style></head><body><main>"
-    yield f"<h1>{_shown(result.suite)}</h1>"
+    yield f"<title>{_show(result.suite)}</title><style>{_STYLE}</style></head><body><main>"
+    yield f"<h1>{_show(result.suite)}</h1>"
     documents = "" if subject.documents is None else f"{subject.documents:,} documents, "
-    embedder = f", {_shown(subject.embedder)}" if subject.embedder else ""
-    yield f'<p class="dim">{_shown(subject.location)}: {documents}{subject.chunks:,} chunks{embedder}.</p>'
-    yield f'<p class="dim">{_shown(result.timestamp)}</p><ul class="figures">'
+    embedder = f", {_show(subject.embedder)}" if subject.embedder else ""
+    yield f'<p class="dim">{_show(subject.location)}: {documents}{subject.chunks:,} chunks{embedder}.</p>'
+    yield f'<p class="dim">{_show(result.timestamp)}</p><ul class="figures">'
     yield from (f'<li class="{name}"><b>{number}</b>{name}</li>' for name, number in result.counts.items())
-    yield from (f"<li><b>{_number(result.mean(name))}</b>{name}</li>" for name in MEASURES)
+    yield from (f"<li><b>{_render_number(result.mean(name))}</b>{name}</li>" for name in MEASURES)
     yield "</ul><h2>Criteria</h2>"
-    yield from _table(
+    yield from _render_table(
         ("Code", "Verdict", "Criterion", "Measured", "Target"),
         (
-            (each.code, _marked(each.verdict, each.verdict.split()[0]), _shown(each.text), each.value, each.target)
+            (each.code, _mark(each.verdict, each.verdict.split()[0]), _show(each.text), each.value, each.target)
             for each in result.criteria
         ),
     )
-    yield from _failures(result)
+    yield from _render_failures(result)
     yield "<h2>All cases</h2>"
-    yield from _table(
+    yield from _render_table(
         ("Case", "Status", "Rank", "Recall@5", "ms"),
         (
             (
-                _shown(case.name),
-                "skipped" if case.skipped is not None else _marked(case.status, case.status),
+                _show(case.name),
+                "skipped" if case.skipped is not None else _mark(case.status, case.status),
                 str(min((rank for rank in case.ranks.values() if rank is not None), default="-")),
                 case.measures.get("recall@5"),
                 case.retrieval_time_ms,
@@ -522,26 +522,26 @@ def _page(result: SuiteResult) -> Iterator[str]:
     facts = {"corpus": subject.corpus or "unknown", **subject.versions}
     facts |= {name: repr(value) for name, value in sorted(subject.configuration.items())}
     yield '<h2>Configuration</h2><ul class="dim">'
-    yield from (f"<li>{_shown(name)}: {_shown(value, 1_000)}" for name, value in facts.items())
+    yield from (f"<li>{_show(name)}: {_show(value, 1_000)}" for name, value in facts.items())
     yield "</ul></main></body></html>\n"
 
 
-def _table(names: Iterable[str], rows: Iterable[Sequence[str | float | None]]) -> Iterator[str]:
+def _render_table(names: Iterable[str], rows: Iterable[Sequence[str | float | None]]) -> Iterator[str]:
     """Yield a table; its texts are HTML already."""
     yield f'<div class="scroll"><table><thead><tr>{"".join(f"<th>{name}" for name in names)}</thead><tbody>'
     for row in rows:
-        cells = (f'<td class="t">{each}' if isinstance(each, str) else f"<td>{_number(each)}" for each in row)
+        cells = (f'<td class="t">{each}' if isinstance(each, str) else f"<td>{_render_number(each)}" for each in row)
         yield f"<tr>{''.join(cells)}"
     yield "</tbody></table></div>"
 
 
-def _failures(result: SuiteResult) -> Iterator[str]:
+def _render_failures(result: SuiteResult) -> Iterator[str]:
     wrong = [case for case in result.results if case.status in {CaseStatus.FAILED, CaseStatus.ERROR}]
     if wrong:
         yield f"<h2>Failures ({len(wrong)})</h2>"
     room = LONGEST_DETAILS
     for number, case in enumerate(wrong):
-        details = "".join(_details(case))
+        details = "".join(_render_details(case))
         room -= len(details.encode())
         if room < 0:
             yield f'<p class="dim">{len(wrong) - number} more are in the table below.</p>'
@@ -549,27 +549,27 @@ def _failures(result: SuiteResult) -> Iterator[str]:
         yield details
 
 
-def _details(case: CaseResult) -> Iterator[str]:
-    yield f"<details><summary>{_marked(case.status, case.status)} {_shown(case.name)}</summary>"
-    yield f"<p>Query: {_shown(case.query, 2 * _LONGEST)}</p><ul>"
+def _render_details(case: CaseResult) -> Iterator[str]:
+    yield f"<details><summary>{_mark(case.status, case.status)} {_show(case.name)}</summary>"
+    yield f"<p>Query: {_show(case.query, 2 * _LONGEST)}</p><ul>"
     for problem in case.problems[:10]:
-        yield f"<li>{_shown(problem.error)}: {_shown(problem.message, 2 * _LONGEST)}"
+        yield f"<li>{_show(problem.error)}: {_show(problem.message, 2 * _LONGEST)}"
     yield "</ul><ol>"
     for point in case.points[:5]:
         score = "" if point.score is None else f" ({point.score:.3f})"
-        yield f"<li>{_shown(point.id)}{score}: <q>{_shown(str(point.payload['content']))}</q>"
+        yield f"<li>{_show(point.id)}{score}: <q>{_show(str(point.payload['content']))}</q>"
     yield "</ol></details>"
 
 
-def _marked(text: str, kind: str) -> str:
+def _mark(text: str, kind: str) -> str:
     return f'<span class="{kind}">{text}</span>'
 
 
-def _number(value: float | None) -> str:
+def _render_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
 
 
-def _shown(text: str, longest: int = _LONGEST) -> str:
+def _show(text: str, longest: int = _LONGEST) -> str:
     """Return text for the page: cut, with control characters escaped, in a direction of its own."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     while True:

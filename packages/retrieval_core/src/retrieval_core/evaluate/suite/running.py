@@ -31,12 +31,12 @@ from retrieval_core.evaluate.suite.results import (
     Problem,
     Subject,
     SuiteResult,
-    advanced,
+    advance_status,
+    build_point,
+    measure_performance,
+    name_error,
     percentile,
-    performance_of,
-    point_of,
-    specification_name,
-    without_times,
+    remove_times,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ FETCHES = 20
 """Number of chunks that are read by their IDs to measure how long that takes."""
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return text as it is compared: in composed Unicode, without case, and with single spaces."""
     return " ".join(normalize("NFC", normalize("NFC", text).casefold()).split())
 
@@ -73,47 +73,47 @@ def has_keyword(text: str, keyword: str) -> bool:
     while begin >= 0:
         end = begin + len(keyword)
         before, after = text[begin - 1 : begin], text[end : end + 1]
-        if not (_are_in_one_word(before, keyword[0]) or _are_in_one_word(keyword[-1], after)):
+        if not (_is_one_word(before, keyword[0]) or _is_one_word(keyword[-1], after)):
             return True
         begin = text.find(keyword, begin + 1)
     return False
 
 
-def _are_in_one_word(left: str, right: str) -> bool:
+def _is_one_word(left: str, right: str) -> bool:
     are_letters = all(one and (one.isalnum() or one == "_" or category(one)[0] == "M") for one in (left, right))
     return are_letters and "W" not in {east_asian_width(left), east_asian_width(right)}
 
 
-class Texts:
+class ResultTexts:
     """The chunks of a result, each folded once."""
 
     def __init__(self, hits: Sequence[Hit]) -> None:
         self.hits = hits
-        self._folded = [folded(hit.chunk.text) for hit in hits]
+        self._folded = [fold_text(hit.chunk.text) for hit in hits]
 
-    def rank_of(self, kind: str, wanted: str) -> int | None:
+    def find_rank(self, kind: str, wanted: str) -> int | None:
         """Return the first rank of a document, chunk or phrase, from 1; a document may be named by a chunk's ID."""
-        phrase = folded(wanted) if kind == "phrase" else ""
+        phrase = fold_text(wanted) if kind == "phrase" else ""
         for rank, (hit, text) in enumerate(zip(self.hits, self._folded, strict=True), 1):
-            if phrase in text if kind == "phrase" else wanted in _ids(hit.chunk, kind):
+            if phrase in text if kind == "phrase" else wanted in _list_ids(hit.chunk, kind):
                 return rank
         return None
 
     def has_keyword(self, keyword: str) -> bool:
         """Return whether any chunk contains a keyword."""
-        wanted = folded(keyword)
+        wanted = fold_text(keyword)
         return any(has_keyword(text, wanted) for text in self._folded)
 
-    def ranks_of(self, expected: Expected) -> dict[str, int | None]:
+    def find_ranks(self, expected: Expected) -> dict[str, int | None]:
         """Return the first rank of each expected item, as ``kind:text``."""
-        return {f"{kind}:{text}": self.rank_of(kind, text) for kind, text, _ in expected.items()}
+        return {f"{kind}:{text}": self.find_rank(kind, text) for kind, text, _ in expected.items()}
 
 
-def _ids(chunk: Chunk, kind: str) -> tuple[str, ...]:
+def _list_ids(chunk: Chunk, kind: str) -> tuple[str, ...]:
     return (chunk.id,) if kind == "chunk" else (chunk.document_id, chunk.id)
 
 
-def measures_of(expected: Expected, ranks: Mapping[str, int | None], top_k: int) -> dict[str, float]:
+def measure_ranks(expected: Expected, ranks: Mapping[str, int | None], top_k: int) -> dict[str, float]:
     """Return the measures of a result; empty if no document, chunk or phrase is expected.
 
     ``recall`` is the share of the expected items that were found. With ``matches: any`` it is 1 if one was found.
@@ -139,27 +139,27 @@ def measures_of(expected: Expected, ranks: Mapping[str, int | None], top_k: int)
     }
 
 
-def _judge(case: Case, texts: Texts, result: RetrievalResult) -> Iterator[RetrievalError]:
+def _judge(case: Case, texts: ResultTexts, result: RetrievalResult) -> Iterator[RetrievalError]:
     """Yield how a result differs from what a case expects."""
-    yield from _missing(case, texts.ranks_of(case.expect))
+    yield from _find_missing(case, texts.find_ranks(case.expect))
     for keyword in case.expect.keywords:
         if not texts.has_keyword(keyword):
             yield ExpectationError(f"no result has the keyword {keyword!r}")
     for kind, text in case.forbid.items():
-        if rank := texts.rank_of(kind, text):
+        if rank := texts.find_rank(kind, text):
             yield ExpectationError(f"the {kind} {text!r} is forbidden, and is result number {rank}")
     if case.finds_nothing and result.hits and not (result.relevance is not None and result.relevance.is_unlikely):
         value = None if result.relevance is None else result.relevance.value
         likely = "" if value is None else f", with a confidence of {value:.2f}"
         yield ExpectationError(f"nothing should be found, and {result.hits[0].id!r} comes first{likely}")
     if case.relevance_threshold is not None:
-        yield from _irrelevant(case, case.relevance_threshold, result.hits)
+        yield from _find_irrelevant(case, case.relevance_threshold, result.hits)
     if case.latency_ms is not None and result.latency_ms > case.latency_ms:
         # The duration is a field of the result, so that the messages of two runs are equal.
         yield PerformanceError(f"it took longer than {case.latency_ms:g} ms")
 
 
-def _missing(case: Case, ranks: Mapping[str, int | None]) -> Iterator[MissingDocumentError]:
+def _find_missing(case: Case, ranks: Mapping[str, int | None]) -> Iterator[MissingDocumentError]:
     absent = [name for name, rank in ranks.items() if rank is None]
     if case.expect.matches == "any" and len(absent) < len(ranks):
         return
@@ -168,7 +168,7 @@ def _missing(case: Case, ranks: Mapping[str, int | None]) -> Iterator[MissingDoc
         yield MissingDocumentError(f"the {kind} {text!r} is not among the first {case.top_k} results")
 
 
-def _irrelevant(case: Case, threshold: float, hits: Sequence[Hit]) -> Iterator[RetrievalError]:
+def _find_irrelevant(case: Case, threshold: float, hits: Sequence[Hit]) -> Iterator[RetrievalError]:
     """Yield documents whose best chunk is below the threshold: the expected ones, or that of the best chunk."""
     if not hits:
         if not case.expect.documents:  # a missing document is a problem already
@@ -177,7 +177,7 @@ def _irrelevant(case: Case, threshold: float, hits: Sequence[Hit]) -> Iterator[R
     best: dict[str, float] = {}
     for hit in hits:
         if hit.scores.dense is not None:
-            for name in _ids(hit.chunk, "document"):
+            for name in _list_ids(hit.chunk, "document"):
                 best[name] = max(best.get(name, 0.0), hit.scores.dense)
     if not best:
         yield SearchError("relevance_threshold needs similarities, and this index has no vectors")
@@ -217,7 +217,7 @@ async def run_suite(
     if not twice:
         return first
     second = await _run_once(target, suite, concurrency, on_progress)
-    are_equal = without_times(first) == without_times(second)
+    are_equal = remove_times(first) == remove_times(second)
     told = replace(_REPEATABLE, verdict="met" if are_equal else "missed")
     return replace(first, criteria=tuple(told if c.code == told.code else c for c in first.criteria))
 
@@ -225,16 +225,16 @@ async def run_suite(
 async def run_case(target: Target, case: Case) -> CaseResult:
     """Run a single case; every failure is its status."""
     try:
-        absent = await target.lacking(tuple(case.expect.documents), tuple(case.expect.chunks))
+        absent = await target.find_missing(tuple(case.expect.documents), tuple(case.expect.chunks))
         if absent:
             msg = f"the index does not contain {', '.join(absent)}; fix the case, or index the missing documents"
-            return _with_error(case, InvalidParameterError(msg))
+            return _build_error(case, InvalidParameterError(msg))
         return await _search_and_judge(target, case)
     except RetrievalError as error:
-        return _with_error(case, error)
+        return _build_error(case, error)
     except Exception as error:
         logger.exception("the case %r could not be run", case.name)
-        return _with_error(case, error)
+        return _build_error(case, error)
 
 
 async def load_models(target: Target, case: Case) -> None:
@@ -266,7 +266,7 @@ async def _run_once(target: Target, suite: Suite, concurrency: int, report: OnPr
 
     async def work() -> None:
         for case in waiting:
-            results.append(await run_case(target, case) if problem is None else _with_error(case, problem))
+            results.append(await run_case(target, case) if problem is None else _build_error(case, problem))
             if report is not None:
                 report(len(results), len(suite.cases))
 
@@ -274,52 +274,52 @@ async def _run_once(target: Target, suite: Suite, concurrency: int, report: OnPr
         for _ in range(min(concurrency, len(cases))):
             tasks.create_task(work())
     results.sort(key=lambda result: result.name)
-    performance = performance_of([r.retrieval_time_ms for r in results if r.retrieval_time_ms is not None])
+    performance = measure_performance([r.retrieval_time_ms for r in results if r.retrieval_time_ms is not None])
     elapsed = (time.perf_counter() - started) * 1000
     made = SuiteResult(suite.name, subject, tuple(results), (), performance, elapsed, began.isoformat())
     fetch_ms = None if problem else await _time_fetches(target, results)
-    return replace(made, criteria=tuple(_criteria(suite, made, fetch_ms)))
+    return replace(made, criteria=tuple(_check_criteria(suite, made, fetch_ms)))
 
 
 async def _search_and_judge(target: Target, case: Case) -> CaseResult:
     wordings = (case.query, *case.paraphrases)
     found = [await target.retrieve(case.model_copy(update={"query": text})) for text in wordings]
-    texts = [Texts(result.hits) for result in found]
+    texts = [ResultTexts(result.hits) for result in found]
     raised: list[RetrievalError] = []
     problems: list[Problem] = []
     for wording, result, each in zip(wordings, found, texts, strict=True):
         for error in _judge(case, each, result):
             raised.append(error)
             query = f"query {wording!r:.200}: " if len(wordings) > 1 else ""
-            problems.append(Problem(specification_name(error), f"{query}{error}"))
-    measures = [measures_of(case.expect, each.ranks_of(case.expect), case.top_k) for each in texts]
+            problems.append(Problem(name_error(error), f"{query}{error}"))
+    measures = [measure_ranks(case.expect, each.find_ranks(case.expect), case.top_k) for each in texts]
     first = found[0]
     return CaseResult(
         case.name,
         case.query,
-        _ending(raised),
+        _find_outcome(raised),
         tuple(case.tags),
         tuple(problems),
         documents=tuple(dict.fromkeys(hit.chunk.document_id for hit in first.hits)),
-        points=tuple(point_of(hit) for hit in first.hits),
-        ranks=texts[0].ranks_of(case.expect),
+        points=tuple(build_point(hit) for hit in first.hits),
+        ranks=texts[0].find_ranks(case.expect),
         measures={name: sum(each[name] for each in measures) / len(measures) for name in measures[0]},
         retrieval_time_ms=max(each.latency_ms for each in found),
         degraded=first.degraded,
     )
 
 
-def _ending(raised: Sequence[Exception]) -> CaseStatus:
-    running = advanced(CaseStatus.PENDING, CaseStatus.RUNNING)
+def _find_outcome(raised: Sequence[Exception]) -> CaseStatus:
+    running = advance_status(CaseStatus.PENDING, CaseStatus.RUNNING)
     if not raised:
-        return advanced(running, CaseStatus.PASSED)
+        return advance_status(running, CaseStatus.PASSED)
     have_failed = all(isinstance(error, ExpectationError) for error in raised)
-    return advanced(running, CaseStatus.FAILED if have_failed else CaseStatus.ERROR)
+    return advance_status(running, CaseStatus.FAILED if have_failed else CaseStatus.ERROR)
 
 
-def _with_error(case: Case, error: Exception) -> CaseResult:
-    problem = Problem(specification_name(error), str(error))
-    return CaseResult(case.name, case.query, _ending([error]), tuple(case.tags), (problem,))
+def _build_error(case: Case, error: Exception) -> CaseResult:
+    problem = Problem(name_error(error), str(error))
+    return CaseResult(case.name, case.query, _find_outcome([error]), tuple(case.tags), (problem,))
 
 
 async def _time_fetches(target: Target, results: Sequence[CaseResult]) -> float | None:
@@ -343,7 +343,7 @@ async def _time_fetches(target: Target, results: Sequence[CaseResult]) -> float 
 _REPEATABLE = Criterion("SC-006", "two runs are equal", "not measured")
 
 
-def _criteria(suite: Suite, result: SuiteResult, fetch_ms: float | None) -> Iterator[Criterion]:
+def _check_criteria(suite: Suite, result: SuiteResult, fetch_ms: float | None) -> Iterator[Criterion]:
     """Yield the criteria of a suite."""
     asked = suite.criteria
     yield _criterion("SC-001", "milliseconds to read a chunk by its ID, 95th percentile", fetch_ms, most=asked.fetch_ms)

@@ -58,7 +58,7 @@ class Target(Protocol):
         """
         ...
 
-    async def lacking(self, documents: Sequence[str], chunks: Sequence[str]) -> list[str]:
+    async def find_missing(self, documents: Sequence[str], chunks: Sequence[str]) -> list[str]:
         """Return which of these documents and chunks are not there, as ``the document 'ID'``.
 
         Raises:
@@ -140,7 +140,7 @@ class IndexTarget:
         """Return what the store has of a request."""
         return value_of(await fetch(self.calls.begin(), self.index.store, request))
 
-    async def lacking(self, documents: Sequence[str], chunks: Sequence[str]) -> list[str]:
+    async def find_missing(self, documents: Sequence[str], chunks: Sequence[str]) -> list[str]:
         """Return which of these are not there. A document may also be named by the ID of a chunk."""
         if not documents and not chunks:
             return []
