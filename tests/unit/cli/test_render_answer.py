@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retrieval_core.cli.render_answer import PROBLEMS, AnswerPrinter
+from retrieval_core.cli.render import PROBLEMS, AnswerPrinter
 from retrieval_core.pipeline.answer.attribution import with_support
 from retrieval_core.types import (
     Answer,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from dataclasses import asdict
+from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -12,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.answer import answer_command
 from retrieval_core.cli.common import (
     common_options,
+    count,
+    format_footer,
     index_options,
     print_error,
     print_json,
     print_json_line,
+    print_table,
     progress_bar,
-    question_options,
+    say,
     show_renamed_settings,
     warn,
 )
@@ -31,13 +36,16 @@ from retrieval_core.cli.contents import (
     verify_command,
 )
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
+from retrieval_core.cli.queries import answer_command, context_command, search_command
 from retrieval_core.cli.suite import suite_group
 from retrieval_core.errors import EmbeddingError, RetrievalError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from retrieval_core.cli.common import Given
+    from retrieval_core.config import RetrievalConfig
+    from retrieval_core.evaluate import EvaluationReport
     from retrieval_core.index.index import Index
     from retrieval_core.ingest.report import IndexProgress, IndexReport
 
@@ -51,6 +59,12 @@ _REMOVED = {
     "run --before": "Write a report and compare it with: retrieval suite compare BEFORE AFTER",
 }
 """Replacements of removed commands and options."""
+MOST_TYPES = 8
+"""Suffixes of skipped files that are named; ``--json`` names all."""
+MOST_FILES = 5
+"""Files that a warning names."""
+MOST_KEYS = 6
+"""Keys in one line."""
 
 
 class _Retrieval(click.Group):
@@ -79,11 +93,14 @@ class _Retrieval(click.Group):
 
 @click.group(cls=_Retrieval, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="retrieval-core", prog_name="retrieval")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Search and ask your own files, with citations you can verify."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what the terminal's encoding lacks is shown as a question mark
             stream.reconfigure(errors="replace")
+    if os.environ.get("NO_COLOR"):
+        context.color = False
     # What was done without is printed with the result; without a handler, Python would print the log's line too.
     logging.getLogger("retrieval_core").addHandler(logging.NullHandler())
     show_renamed_settings()
@@ -100,7 +117,6 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
 
     New files are added, changed files are replaced, and files that are gone from a folder are removed from the index.
     """
-    from retrieval_core.cli.render import print_memory, print_report  # noqa: PLC0415 - help needs none of this
     from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
     from retrieval_core.index.settings import place_of, remembered_settings, store_name  # noqa: PLC0415
@@ -110,7 +126,7 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
     before: dict[str, Any] | None = remembered_settings(config)
 
     def run(index: Index, paths: tuple[Path, ...] = paths) -> IndexReport:
-        with progress_bar("chunks") as show:
+        with progress_bar() as show:
 
             def on_progress(progress: IndexProgress) -> None:
                 if progress.to_embed:
@@ -127,9 +143,9 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
                 {**report_to_json(report), "store": store_name(config, index.store.location)}
             )
         else:
-            print_report(report, store_name(config, index.store.location))
+            _print_report(report, store_name(config, index.store.location))
             if before is not None:
-                print_memory(config, before)
+                _print_memory(config, before)
             before = None  # settings are stored once, by the first run
 
     with open_index(config=config) as index:
@@ -190,61 +206,86 @@ def _keep_up(
         raise SystemExit(INTERRUPTED) from None
 
 
-@main.command("search")
-@click.argument("query")
-@click.option("--trace", is_flag=True, help="Show each stage with its time and decision.")
-@click.option(
-    "--transform",
-    "transforms",
-    multiple=True,
-    metavar="NAME",
-    help="Transform the query: keywords, decompose, hyde, graph.",
-)
-@question_options
-def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], given: Given) -> None:
-    """Search the index with keywords and vectors.
+def _print_report(report: IndexReport, store: str | None) -> None:
+    """Print the report of an indexing run; its warnings and errors go to standard error.
 
-    Each result has a score relative to the best one, and its rank in vector and keyword search.
+    Args:
+        store: The name of the store that was filled, if there is one.
     """
-    config, condition = given.config(), given.condition()
-    with given.open(config) as index:
-        from retrieval_core.adapters.registry import build_analyzer  # noqa: PLC0415 - likewise
-        from retrieval_core.cli.render import print_result  # noqa: PLC0415 - while the model loads
-        from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415 - likewise
-
-        result = index.retrieve(query, condition, transforms=transforms or None)
-    if given.as_json:
-        print_json(result_to_json(result, with_trace=trace))
-    else:
-        analyzer = build_analyzer(config.analysis)
-        print_result(result, analyzer, fusion=config.search.fusion, with_trace=trace, is_verbose=given.is_verbose)
-    if "error" in result.metadata:
-        raise SystemExit(FAILURE)
+    counts = [
+        f"{number:,} {name}"
+        for name in ("added", "updated", "removed", "unchanged")
+        if (number := getattr(report, name))
+    ]
+    total = f"{count(report.documents, 'document')}, {count(report.chunks, 'chunk')}"
+    total += f" in {store}" if store is not None else ""
+    say(format_footer(total, *counts, f"{report.seconds:.1f} s"))
+    for warning in _warnings(report):
+        warn(warning)
+    for file in report.failed:
+        print_error(f"{file.path}: {file.error}")
 
 
-@main.command("context")
-@click.argument("query")
-@click.option("--max-tokens", type=click.IntRange(1), help="Limit the context, in tokens.  [default: 12000]")
-@click.option("--ledger", is_flag=True, help="Show which chunks were kept, shortened or dropped.")
-@question_options
-def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: Given) -> None:
-    """Print a context for a language model, within a token budget.
+def _warnings(report: IndexReport) -> Iterator[str]:
+    if links := report.skipped_links:
+        lead = "leads out of its folder" if links == 1 else "lead out of their folders"
+        yield f"{count(links, 'symbolic link')} skipped: {lead}. To follow: --follow-links."
+    if report.ignored:
+        told = f"{report.ignored:,} skipped by .gitignore (files and folders). To index: --no-ignore."
+        if report.removed_as_ignored:
+            told += f" Removed from the index: {count(report.removed_as_ignored, 'document')}."
+        yield told
+    if report.empty:
+        yield f"{count(report.empty, 'empty file')} skipped"
+    if report.skipped_types:
+        yield _skipped_files(report.skipped_types)
+    files: dict[str, list[str]] = {}
+    for note in report.notes:
+        files.setdefault(note.message, []).append(note.path)
+    for message, paths in files.items():
+        more = f" and {len(paths) - MOST_FILES:,} more" * (len(paths) > MOST_FILES)
+        yield f"{', '.join(paths[:MOST_FILES])}{more}: {message}"
 
-    The text goes to standard output. Its citations, verified against the index, go to standard error.
+
+def _skipped_files(types: Mapping[str, int]) -> str:
+    """Return how many files were skipped, by suffix, the most frequent ones by name.
+
+    Args:
+        types: How many have a suffix, the most frequent one first.
     """
-    config, condition = given.config(context__max_tokens=max_tokens), given.condition()
-    with given.open(config) as index:
-        from retrieval_core.cli.render import error_of, print_pack  # noqa: PLC0415 - while the model loads
-        from retrieval_core.index.serialization import pack_to_json  # noqa: PLC0415 - likewise
+    total, named = sum(types.values()), list(types.items())[:MOST_TYPES]
+    counts = [f"{number:,} {suffix or 'without suffix'}" for suffix, number in named]
+    counts += [f"{rest:,} others"] if (rest := total - sum(number for _, number in named)) else []
+    return f"{count(total, 'file')} of unsupported types skipped: {', '.join(counts)}"
 
-        pack = index.context(query, condition)
-        checks = index.verify(pack.sources)
-    if given.as_json:
-        print_json(pack_to_json(pack, checks))
-    else:
-        print_pack(pack, checks, with_ledger=ledger, is_verbose=given.is_verbose)
-    if error_of(pack) is not None or not all(check.matches for check in checks):
-        raise SystemExit(FAILURE)
+
+def _print_memory(config: RetrievalConfig, before: Mapping[str, Any]) -> None:
+    """Say which settings the index remembers since it was written to, and which it does not.
+
+    Args:
+        before: The settings that it remembered until then.
+    """
+    from retrieval_core.config.remembered import left_out, names_code  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.index.settings import FILE_NAME, find_settings_file, remembered_settings  # noqa: PLC0415
+
+    now = remembered_settings(config)
+    if new := [key for key, value in now.items() if key not in before or before[key] != value]:
+        click.echo(f"Settings remembered with the index: {_listed(new)}")
+    if config.provenance is None or config.store.kind == "memory":
+        return
+    file = find_settings_file(Path(config.index))
+    missing = left_out(config, now)
+    code = [key for key in missing if names_code(key, reduce(getattr, key.split("."), config))]
+    if code:
+        click.echo(f"Not remembered, since it is custom code: {_listed(code)}. Set it in each command.")
+    if missing := [key for key in missing if key not in code]:
+        place = FILE_NAME if file is None else str(file)
+        click.echo(f"Not remembered: {_listed(missing)}. To use them without flags, put them in {place}.")
+
+
+def _listed(keys: Collection[str]) -> str:
+    shown = ", ".join(list(keys)[:MOST_KEYS])
+    return shown if len(keys) <= MOST_KEYS else f"{shown} and {len(keys) - MOST_KEYS} more"
 
 
 @main.command("open", context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -289,17 +330,25 @@ def evaluate_command(
     """
     import asyncio  # noqa: PLC0415 - help and completion need none of this
 
-    from retrieval_core.cli.render import print_evaluation  # noqa: PLC0415
     from retrieval_core.evaluate import evaluate, load_collection  # noqa: PLC0415
 
     config = given.config(is_for_index=False, search__fusion=fusion)
     collection = load_collection(folder, qrels)
-    with progress_bar("") as show:
+    with progress_bar() as show:
         report = asyncio.run(evaluate(collection, config, limit=limit, on_progress=show))
     if given.as_json:
         print_json(report.to_json())
     else:
-        print_evaluation(report, folder.name)
+        say(folder.name, italic=True)
+        print_table(_measures(report), ("Measure", "Value"))
+
+
+def _measures(report: EvaluationReport) -> Iterator[tuple[str, str]]:
+    for key, value in report.to_json().items():
+        if isinstance(value, dict):
+            yield from ((f"{key} {inner}", f"{figure:.1f}") for inner, figure in value.items())
+        else:
+            yield key, "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 @main.command("doctor")
@@ -310,15 +359,13 @@ def doctor_command(*, given: Given) -> None:
     Each service gets one small request: a language model writes one word, an embedder embeds one query, a cache looks
     up one key.
     """
-    from retrieval_core.cli.doctor import examine  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.cli.render import print_findings  # noqa: PLC0415
+    from retrieval_core.cli.doctor import examine, print_findings  # noqa: PLC0415 - help and completion need none of this
 
     config = given.config()
     findings = list(examine(config))
     healthy = all(finding.verdict != "wrong" for finding in findings)
     if given.as_json:
-        entries = [{"subject": f.subject, "verdict": f.verdict, "detail": f.detail} for f in findings]
-        print_json({"healthy": healthy, "findings": entries})
+        print_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]})
     else:
         print_findings(findings)
     if not healthy:
@@ -327,9 +374,11 @@ def doctor_command(*, given: Given) -> None:
 
 for command in (
     answer_command,
+    context_command,
     info_command,
     list_command,
     remove_command,
+    search_command,
     suite_group,
     verify_command,
 ):

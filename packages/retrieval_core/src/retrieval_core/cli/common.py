@@ -10,6 +10,7 @@ import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, reduce, wraps
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -48,11 +49,53 @@ STAGES = {
     "verify_answer": "verification",
 }
 """Readable names of stages; all others are shown as they are."""
+WIDEST = 60
+"""Characters that a column is padded to at most."""
+
+
+def styled(text: str, **style: Any) -> str:
+    """Return text that cannot steer a terminal, in a style of :func:`click.style`."""
+    return click.style(harmless(text), **style) if style else harmless(text)
+
+
+def say(text: str, *, err: bool = False, **style: Any) -> None:
+    """Print a line in a style of :func:`click.style`."""
+    click.echo(styled(text, **style), err=err)
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    click.secho(harmless(f"Warning: {text}"), fg="yellow", err=True)
+    say(f"Warning: {text}", err=True, fg="yellow")
+
+
+def print_error(text: str) -> None:
+    """Print an error on standard error."""
+    say(f"Error: {text}", err=True, fg="red")
+
+
+def print_table(
+    rows: Iterable[Sequence[str]],
+    head: Sequence[str] = (),
+    *,
+    colours: Iterable[str | None] = (),
+    err: bool = False,
+) -> None:
+    """Print rows in columns, numbers to the right. A cell longer than 60 characters moves the cells beside it."""
+    rows = list(rows)
+    if not rows:
+        return
+    are_numbers = [all(cell[:1] in "-0123456789" for cell in cells) for cells in zip(*rows, strict=True)]
+    widths = [min(WIDEST, max(map(len, cells))) for cells in zip(*rows, *([head] if head else []), strict=True)]
+    widths[-1] = 0
+
+    def line(cells: Sequence[str]) -> str:
+        columns = zip(cells, widths, are_numbers, strict=True)
+        return "  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in columns).rstrip()
+
+    if head:
+        say(line(head), err=err, bold=True)
+    for row, colour in zip_longest(rows, colours):
+        say(line(row), err=err, fg=colour)
 
 
 def show_renamed_settings() -> None:
@@ -69,19 +112,14 @@ def show_renamed_settings() -> None:
         warnings.showwarning = show
 
 
-def print_error(text: str) -> None:
-    """Print an error on standard error."""
-    click.secho(harmless(f"Error: {text}"), fg="red", err=True)
-
-
-def warn_degraded(entries: Iterable[Degradation], *, besides: str | None = None) -> None:
+def warn_degraded(entries: Iterable[Degradation], *, besides: str = "") -> None:
     """Print a warning for each stage that did not work as configured.
 
     Args:
         besides: A line that is printed besides; a reason that it has is not repeated.
     """
     for entry in entries:
-        if besides is None or entry.reason not in besides:
+        if entry.reason not in besides:
             warn(f"{name_stage(entry.stage)}: {entry.reason}")
 
 
@@ -359,38 +397,27 @@ def _print_encodable(text: str, in_ascii: Callable[[], str]) -> None:
 
 
 @contextmanager
-def progress_bar(unit: str) -> Generator[Callable[[str, int, int], None]]:
-    """Show a bar with rate and time left on standard error, where that is a terminal.
+def progress_bar() -> Generator[Callable[[str, int, int], None]]:
+    """Show a bar with the time left on standard error, if that is a terminal.
 
     Yields:
         A function that takes a description, how much is done, and how much there is.
     """
-    from rich.console import Console  # noqa: PLC0415 - for people only
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text  # noqa: PLC0415
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text(f"{speed:.1f} {unit}/s" if speed else "", style="progress.data.speed")
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("", total=None)
+    if not sys.stderr.isatty():
+        yield _ignore
+        return
+    with click.progressbar(length=1, width=0, file=sys.stderr, show_pos=True) as bar:
 
         def show(description: str, done: int, total: int) -> None:
-            progress.update(bar, description=description, completed=done, total=total)
+            bar.label, bar.length, bar.finished = description, max(total, 1), False
+            bar.make_step(done - bar.pos)
+            bar.render_progress()
 
         yield show
+
+
+def _ignore(*_: object) -> None:
+    pass
 
 
 def _message_of(error: Exception) -> str:

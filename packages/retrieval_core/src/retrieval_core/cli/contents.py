@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import count, index_options, print_json
+from retrieval_core.cli.common import count, format_footer, index_options, print_json, print_table, say, warn
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from retrieval_core.cli.common import Given
     from retrieval_core.ports import FieldInfo
-    from retrieval_core.types import DocumentInfo
+    from retrieval_core.types import DocumentInfo, IntegrityReport
+    from retrieval_core.types.filters import Filter
 
 MOST_FIELDS = 200
 """Fields of an index that are listed."""
@@ -30,7 +31,6 @@ UNVERIFIABLE = 2
 def info_command(*, given: Given) -> None:
     """Show the size, embedder and metadata fields of the index."""
     from retrieval_core.adapters.registry import model_source  # noqa: PLC0415
-    from retrieval_core.cli.render import print_facts  # noqa: PLC0415
     from retrieval_core.index.open import open_index  # noqa: PLC0415
     from retrieval_core.index.settings import sources_of  # noqa: PLC0415
 
@@ -40,7 +40,7 @@ def info_command(*, given: Given) -> None:
         store = index.store
         fields = index.sync.run(store.fields(MOST_FIELDS)) if "fields" in store.capabilities else None
     manifest = info.manifest
-    facts = {
+    facts: dict[str, Any] = {
         "location": info.location,
         "documents": info.documents,
         "chunks": info.chunks,
@@ -59,40 +59,31 @@ def info_command(*, given: Given) -> None:
     if given.as_json:
         listed = None if fields is None else {name: asdict(field) for name, field in fields.items()}
         print_json({**facts, "settings": sources, "fields": listed})
-    else:
-        print_facts(_info_for_people({**facts, "settings": sources}, fields))
+        return
+    shown = {_LABELS.get(name, name): _shown(fact) for name, fact in facts.items()}
+    shown["size"] = f"{facts['bytes'] / 1024**2:,.1f} MB" if facts["bytes"] is not None else ""
+    shown["not embedded yet"] = f"{info.unembedded:,}" if info.unembedded else ""
+    shown["settings"] = "\n".join(f"from {source}: {', '.join(keys)}" for source, keys in sources.items())
+    shown["fields"] = "\n".join(_field_line(name, field) for name, field in (fields or {}).items())
+    lines = {name: text.split("\n") for name, text in shown.items() if text}
+    print_table(("" if number else name, line) for name, text in lines.items() for number, line in enumerate(text))
 
 
-def _info_for_people(facts: Mapping[str, Any], fields: Mapping[str, FieldInfo] | None) -> dict[str, object]:
-    """Return what is known of an index, by readable names."""
-    sides = {"dense": "vector", "lexical": "keyword"}
-    shown: dict[str, object] = {
-        "location": facts["location"],
-        "size": _megabytes(facts["bytes"]),
-        "documents": f"{facts['documents']:,}",
-        "chunks": f"{facts['chunks']:,}",
-        "not embedded yet": f"{facts['unembedded']:,}" if facts["unembedded"] else None,
-        "search": ", ".join(sides[side] for side in facts["sides"]),
-        "embedder": facts["embedder"],
-        "model": facts["model"],
-        "dimension": facts["dimension"],
-        "metric": facts["metric"],
-        "analyzer": facts["analyzer"],
-        "unused vectors": ", ".join(facts["unused_vectors"]),
-        "generation": facts["generation"],
-        "settings": "\n".join(f"from {source}: {', '.join(keys)}" for source, keys in facts["settings"].items()),
-        "fields": None if fields is None else _in_lines(fields),
-    }
-    return {name: value for name, value in shown.items() if value not in (None, "")}
+_LABELS = {"unembedded": "not embedded yet", "unused_vectors": "unused vectors", "sides": "search", "bytes": "size"}
+_SIDES = {"dense": "vector", "lexical": "keyword"}
 
 
-def _in_lines(fields: Mapping[str, FieldInfo]) -> str:
-    """Return the fields of an index, one a line, each with its types and how many passages have it."""
-    lines: list[str] = []
-    for name, info in fields.items():
-        types = ", ".join(info.types if len(info.types) == 1 else (f"{kind} {n:,}" for kind, n in info.types.items()))
-        lines.append(f"{' '.join(name.split())}: {types} ({info.passages:,})")
-    return "\n".join(lines)
+def _shown(fact: str | int | list[str] | None) -> str:
+    """Return a fact for people; blank for nothing."""
+    if isinstance(fact, list):
+        return ", ".join(_SIDES.get(each, each) for each in fact)
+    return f"{fact:,}" if isinstance(fact, int) else fact or ""
+
+
+def _field_line(name: str, info: FieldInfo) -> str:
+    """Return a field with its types and how many chunks have it."""
+    types = ", ".join(info.types if len(info.types) == 1 else (f"{kind} {n:,}" for kind, n in info.types.items()))
+    return f"{' '.join(name.split())}: {types} ({info.passages:,})"
 
 
 def size_of(path: Path) -> int | None:
@@ -100,10 +91,6 @@ def size_of(path: Path) -> int | None:
     if path.is_dir():
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return path.stat().st_size if path.is_file() else None
-
-
-def _megabytes(size: Any) -> str | None:
-    return None if size is None else f"{size / 1024**2:,.1f} MB"
 
 
 @click.command("verify")
@@ -117,8 +104,7 @@ def verify_command(*, sample: int | None, seed: int | None, repair: bool, given:
     It verifies text, fields, vectors and postings of each chunk, and files that changed. Exit codes: 0 no differences,
     1 differences, 2 no differences, but some chunks can't be verified.
     """
-    from retrieval_core.cli.render import print_integrity  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.index.open import open_index  # noqa: PLC0415
+    from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
     from retrieval_core.index.serialization import integrity_to_json  # noqa: PLC0415
 
     with open_index(config=given.config()) as index:
@@ -126,13 +112,35 @@ def verify_command(*, sample: int | None, seed: int | None, repair: bool, given:
     if given.as_json:
         print_json(integrity_to_json(report))
     else:
-        print_integrity(report)
+        _print_integrity(report)
     if code := {"clean": 0, "mismatch": FAILURE, "unverifiable": UNVERIFIABLE}[report.verdict]:
         raise SystemExit(code)
 
 
-WIDEST = 60
-"""Characters that a column is padded to at most."""
+def _print_integrity(report: IntegrityReport) -> None:
+    """Print the differences between an index and its originals, and a line with the counts."""
+    for chunk in report.mismatches:
+        say(f"✗ {chunk.chunk_id}: {chunk.mismatch_details}", fg="red")
+    for document in report.differences:
+        name = document.document_id or document.source
+        told = f"✗ {name}: {document.problem}" if name else f"✗ {document.problem}"
+        if (parted := document.difference) is not None:
+            told += f"; first difference at byte {parted.first} ({parted.stored_bytes} vs {parted.original_bytes})"
+        say(told, fg="red")
+    if report.unverifiable:
+        warn(f"{count(report.unverifiable, 'chunk')} not verifiable: neither the text nor the file is available")
+    if report.unsealed:
+        warn(
+            f"{count(report.unsealed, 'chunk')} without checksums, written by an older version: vectors, pages and "
+            "sections not verified"
+        )
+    if report.absent_sources:
+        warn(f"{count(len(report.absent_sources), 'file')} no longer found: only the index's own copy was verified")
+    found = len(report.mismatches) + len(report.differences)
+    total = f"{count(report.documents, 'document')}, {count(report.chunks, 'chunk')} verified"
+    repaired = f"{count(len(report.repaired), 'document')} repaired" if report.repaired else None
+    differences = count(found, "difference") if found else "no differences"
+    say(format_footer(total, differences, repaired, f"{report.seconds:.1f} s"))
 
 
 @click.command("list")
@@ -144,11 +152,10 @@ def list_command(*, given: Given) -> None:
     Each line has the name, the number of chunks and the title.
     """
     from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.types.filters import matches  # noqa: PLC0415
 
     condition = given.condition()
     with open_index(config=given.config()) as index:
-        documents = [each for each in index.documents() if condition is None or matches(condition, _fields(each))]
+        documents = [each for each in index.documents() if _passes(each, condition)]
     if given.as_json:
         print_json({"documents": [_to_json(each) for each in documents], "count": len(documents)})
         return
@@ -188,21 +195,9 @@ def remove_command(*, names: tuple[str, ...], given: Given) -> None:
 def _print_lines(documents: Sequence[DocumentInfo]) -> None:
     from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - for people only
 
-    rows = [(escape_name(each.id), count(each.chunks, "chunk"), escape_name(each.title or "")) for each in documents]
-    widths = [min(WIDEST, max((len(row[column]) for row in rows), default=0)) for column in range(2)]
-    for name, chunks, title in rows:
-        click.echo(f"{name:<{widths[0]}}  {chunks:>{widths[1]}}  {title}".rstrip())
-
-
-def _fields(document: DocumentInfo) -> dict[str, Any]:
-    """Return the fields that filters can name."""
-    return {
-        "document_id": document.id,
-        "title": document.title,
-        "source": document.source,
-        "timestamp": document.timestamp.isoformat() if document.timestamp else None,
-        **document.metadata,
-    }
+    print_table(
+        (escape_name(each.id), count(each.chunks, "chunk"), escape_name(each.title or "")) for each in documents
+    )
 
 
 def _to_json(document: DocumentInfo) -> dict[str, Any]:
@@ -214,3 +209,11 @@ def _to_json(document: DocumentInfo) -> dict[str, Any]:
         "timestamp": document.timestamp.isoformat() if document.timestamp else None,
         "metadata": document.metadata,
     }
+
+
+def _passes(document: DocumentInfo, condition: Filter | None) -> bool:
+    from retrieval_core.types.filters import matches  # noqa: PLC0415 - help and completion need none of this
+
+    listed = _to_json(document)
+    fields = {name: listed[name] for name in ("title", "source", "timestamp")}
+    return condition is None or matches(condition, {"document_id": document.id, **fields, **document.metadata})

@@ -20,6 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import click
 from pydantic import BaseModel, SecretStr
 
 from retrieval_core.adapters.parts import AdapterParts
@@ -36,6 +37,7 @@ from retrieval_core.adapters.registry import (
     model_for,
     model_source,
 )
+from retrieval_core.cli.common import count, format_footer, harmless, say, styled
 from retrieval_core.config import RetrievalConfig, kinds, missing_settings, without_credentials, without_secrets
 from retrieval_core.config.base import names_a_secret
 from retrieval_core.config.kinds import NONE
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
 _EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra>[\w-]+)['"]""")
 """A line of a distribution's ``Requires-Dist`` that belongs to an extra."""
+_SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
 SERVICE_SECONDS = 20.0
 """For one request to a service."""
 MODEL_SECONDS = 60.0
@@ -120,6 +123,18 @@ def examine(config: RetrievalConfig) -> Iterator[Finding]:
     for source, keys in sources_of(config).items():
         yield Finding("settings", "ok", f"from {source}: {', '.join(keys)}")
     yield from examine_parts(config)
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print findings, each with a sign for its verdict."""
+    for finding in findings:
+        sign, colour = _SIGNS[finding.verdict]
+        subject = styled(sign, fg=colour, bold=True) + " " + styled(finding.subject, bold=True)
+        click.echo(f"{subject}: {harmless(finding.detail)}")
+    wrong, missing = (sum(finding.verdict == verdict for finding in findings) for verdict in ("wrong", "missing"))
+    problems = count(wrong, "problem") if wrong else "no problems"
+    optional = f"{missing} optional not installed or not set up" if missing else None
+    say(format_footer(problems, optional))
 
 
 def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:

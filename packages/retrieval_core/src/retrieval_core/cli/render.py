@@ -1,16 +1,14 @@
-"""Terminal output of all commands but ``answer`` and ``suite``: results, contexts, reports and tables."""
+"""What the commands that ask an index print for people: results, contexts and answers."""
 
 from __future__ import annotations
 
 import sys
-from functools import reduce
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections import Counter
+from itertools import islice
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from retrieval_core.cli.common import (
     count,
@@ -18,147 +16,63 @@ from retrieval_core.cli.common import (
     format_footer,
     format_seconds,
     harmless,
+    name_stage,
     print_error,
+    print_table,
+    say,
+    styled,
     warn,
     warn_degraded,
 )
-from retrieval_core.config.remembered import left_out, names_code
-from retrieval_core.index.settings import FILE_NAME, find_settings_file, remembered_settings
 from retrieval_core.pipeline.stages.format import shown_text
 from retrieval_core.run.observe.observer import explain
-from retrieval_core.types import format_citation
+from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, RetrievalDone, format_citation
 from retrieval_core.types.escapes import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from retrieval_core.cli.doctor import Finding
-    from retrieval_core.config import RetrievalConfig
-    from retrieval_core.evaluate import EvaluationReport
-    from retrieval_core.ingest.report import IndexReport
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import (
+        Answer,
+        AnswerEvent,
+        AnswerSentence,
+        Citation,
         CitationCheck,
         ContextPack,
         EvaluationScores,
+        FallbackStep,
         Hit,
-        IntegrityReport,
+        LedgerEntry,
         Relevance,
         RetrievalResult,
         Scores,
+        SentenceCheck,
         Span,
+        Verdict,
     )
 
-MOST_TYPES = 8
-"""Suffixes of skipped files that are named; ``--json`` names all."""
-MOST_FILES = 5
-"""Files that a warning names."""
 EXCERPT = 600
 """Most code points shown of a chunk; ``--json`` gives all of it."""
+QUOTE = 120
+"""Most code points shown of a quote or of a sentence; ``--json`` gives all of it."""
+PROBLEMS = 10
+"""Most lines about sentences without a source."""
 SCORE_NOTE = (
     "Score: how near a result's ranking score is to that of the best result, which has 1.00; not a probability, and "
     "not comparable between queries."
 )
-
-_SIGNS = {"ok": ("✓", "green"), "missing": ("-", "yellow"), "wrong": ("✗", "red")}
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError  # as every other output does; rich would end the process by itself
-
-
 INCOMPLETE = "No results, but the search was incomplete."
-
-
-def console_of(*, stderr: bool = False) -> Console:
-    """Return a console that breaks lines only on a terminal."""
-    console = _Console(stderr=stderr)
-    return console if console.is_terminal else _Console(width=10_000, stderr=stderr)
-
-
-def print_report(report: IndexReport, store: str | None) -> None:
-    """Print the report of an indexing run; its warnings and errors go to standard error.
-
-    Args:
-        store: The name of the store that was filled, if there is one.
-    """
-    counts = [
-        f"{number:,} {name}"
-        for name in ("added", "updated", "removed", "unchanged")
-        if (number := getattr(report, name))
-    ]
-    total = f"{count(report.documents, 'document')}, {count(report.chunks, 'chunk')}"
-    total += f" in {store}" if store is not None else ""
-    _print_line(console_of(), format_footer(total, *counts, f"{report.seconds:.1f} s"))
-    for warning in _warnings(report):
-        warn(warning)
-    for file in report.failed:
-        print_error(f"{file.path}: {file.error}")
-
-
-def _print_line(console: Console, line: str, style: str = "") -> None:
-    console.print(Text(harmless(line), style=style), soft_wrap=True)
-
-
-def _warnings(report: IndexReport) -> Iterator[str]:
-    if links := report.skipped_links:
-        lead = "leads out of its folder" if links == 1 else "lead out of their folders"
-        yield f"{count(links, 'symbolic link')} skipped: {lead}. To follow: --follow-links."
-    if report.ignored:
-        told = f"{report.ignored:,} skipped by .gitignore (files and folders). To index: --no-ignore."
-        if report.removed_as_ignored:
-            told += f" Removed from the index: {count(report.removed_as_ignored, 'document')}."
-        yield told
-    if report.empty:
-        yield f"{count(report.empty, 'empty file')} skipped"
-    if report.skipped_types:
-        yield _skipped_files(report.skipped_types)
-    files: dict[str, list[str]] = {}
-    for note in report.notes:
-        files.setdefault(note.message, []).append(note.path)
-    for message, paths in files.items():
-        more = f" and {len(paths) - MOST_FILES:,} more" * (len(paths) > MOST_FILES)
-        yield f"{', '.join(paths[:MOST_FILES])}{more}: {message}"
-
-
-def _skipped_files(types: Mapping[str, int]) -> str:
-    """Return how many files were skipped, by suffix, the most frequent ones by name.
-
-    Args:
-        types: How many have a suffix, the most frequent one first.
-    """
-    total, named = sum(types.values()), list(types.items())[:MOST_TYPES]
-    counts = [f"{number:,} {suffix or 'without suffix'}" for suffix, number in named]
-    counts += [f"{rest:,} others"] if (rest := total - sum(number for _, number in named)) else []
-    return f"{count(total, 'file')} of unsupported types skipped: {', '.join(counts)}"
-
-
-def print_integrity(report: IntegrityReport) -> None:
-    """Print the differences between an index and its originals, and a line with the counts."""
-    console = console_of()
-    for chunk in report.mismatches:
-        _print_line(console, f"✗ {chunk.chunk_id}: {chunk.mismatch_details}", "red")
-    for document in report.differences:
-        name = document.document_id or document.source
-        told = f"✗ {name}: {document.problem}" if name else f"✗ {document.problem}"
-        if (parted := document.difference) is not None:
-            told += f"; first difference at byte {parted.first} ({parted.stored_bytes} vs {parted.original_bytes})"
-        _print_line(console, told, "red")
-    if report.unverifiable:
-        warn(f"{count(report.unverifiable, 'chunk')} not verifiable: neither the text nor the file is available")
-    if report.unsealed:
-        warn(
-            f"{count(report.unsealed, 'chunk')} without checksums, written by an older version: vectors, pages and "
-            "sections not verified"
-        )
-    if report.absent_sources:
-        warn(f"{count(len(report.absent_sources), 'file')} no longer found: only the index's own copy was verified")
-    found = len(report.mismatches) + len(report.differences)
-    total = f"{count(report.documents, 'document')}, {count(report.chunks, 'chunk')} verified"
-    repaired = f"{count(len(report.repaired), 'document')} repaired" if report.repaired else None
-    differences = count(found, "difference") if found else "no differences"
-    _print_line(console, format_footer(total, differences, repaired, f"{report.seconds:.1f} s"))
+_STEPS: dict[FallbackStep, str] = {
+    "dense": "Fallback: vector search only.",
+    "without_documents": "Fallback: an answer without documents.",
+    "extracted": "Fallback: an answer extracted from the documents.",
+}
+_SIGNS: dict[Verdict, tuple[str, str]] = {
+    "supported": ("✓", "green"),
+    "contradicted": ("✗", "red"),
+    "not_found": ("?", "yellow"),
+}
 
 
 def print_result(
@@ -177,38 +91,41 @@ def print_result(
         with_trace: Whether the table of :func:`explain` follows.
         is_verbose: Whether raw scores and explanations are printed too.
     """
-    console = console_of()
     _print_problems(result)
     sides = _searched_sides(result)
     for rank, (hit, score) in enumerate(zip(result.hits, relative_scores(result.hits), strict=True), start=1):
-        console.print(_heading(rank, hit, score, sides), soft_wrap=True)
+        click.echo(_heading(rank, hit, score, sides))
         if is_verbose:
-            _print_line(console, f"    Raw scores: {_raw_scores(hit.scores)}", "dim")
-        excerpt = _excerpt(analyzer.highlight_spans(result.query, shown := shown_text(hit)), shown)
-        # Indented, so that no line of it can pass for a heading.
-        console.print(Text("\n").join(Text.assemble("    ", line) for line in excerpt.split("\n", allow_blank=True)))
-        console.print()
+            say(f"    Raw scores: {_raw_scores(hit.scores)}", dim=True)
+        for line in _excerpt(analyzer.highlight_spans(result.query, shown := shown_text(hit)), shown).split("\n"):
+            click.echo(_indented(line))  # so that no line of it can pass for a heading
+        click.echo()
     if result.evaluation is not None:
-        _print_line(console, _scores(result.evaluation), "dim")
+        say(", ".join(_scores(result.evaluation)), dim=True)
     for line in _explanations(result, fusion) if is_verbose else ():
-        _print_line(console, line, "dim")
-    _print_line(console, format_footer(count(len(result.hits), "result"), format_seconds(result.latency_ms)), "dim")
+        say(line, dim=True)
+    say(format_footer(count(len(result.hits), "result"), format_seconds(result.latency_ms)), dim=True)
     if with_trace:
-        console.print(Text(explain(result)))
+        say(explain(result))
+
+
+def _indented(line: str) -> str:
+    """Return a line with its indentation, wrapped on a terminal."""
+    if not sys.stdout.isatty():
+        return f"    {line}".rstrip()
+    return click.wrap_text(line, max(get_terminal_size().columns, 20), "    ", "    ")
 
 
 def _print_problems(result: RetrievalResult) -> None:
     """Print what did not work, and why there are no results."""
-    error = None if result.hits else result.metadata.get("error")
-    note = None if result.hits else result.metadata.get("note")
-    printed = error or note
-    warn_degraded(result.degraded, besides=None if printed is None else str(printed))
+    error, note = ("", "") if result.hits else (str(result.metadata.get(name) or "") for name in ("error", "note"))
+    warn_degraded(result.degraded, besides=error or note)
     for told in () if result.relevance is None else result.relevance.notes:
         warn(told)
-    if error is not None:
-        print_error(str(error))
+    if error:
+        print_error(error)
     elif not result.hits:
-        _print_line(console_of(), str(note or (INCOMPLETE if result.degraded else "No results.")))
+        say(note or (INCOMPLETE if result.degraded else "No results."))
 
 
 def relative_scores(hits: Sequence[Hit]) -> list[float]:
@@ -235,14 +152,11 @@ def _searched_sides(result: RetrievalResult) -> Collection[str]:
     return ranked | {"dense", "lexical"} - failed - ({"dense"} if "embed" in failed else set[str]())
 
 
-def _scores(evaluation: EvaluationScores) -> str:
-    """Return both scores on one line, each with how it was computed, or why not."""
-    scores = {name: getattr(evaluation, name) for name in ("context_precision", "response_relevancy")}
-    told: list[str] = []
-    for name, score in scores.items():
-        method = evaluation.methods.get(name)
-        told.append(f"{name} {'-' if score is None else f'{score:.3f}'}" + (f" ({method})" if method else ""))
-    return ", ".join(told)
+def _scores(evaluation: EvaluationScores) -> Iterator[str]:
+    """Yield both scores, each with how it was computed, or why not."""
+    for name in ("context_precision", "response_relevancy"):
+        score, method = getattr(evaluation, name), evaluation.methods.get(name)
+        yield f"{name} {'-' if score is None else f'{score:.3f}'}" + (f" ({method})" if method else "")
 
 
 def _explanations(result: RetrievalResult, fusion: str) -> Iterator[str]:
@@ -254,38 +168,37 @@ def _explanations(result: RetrievalResult, fusion: str) -> Iterator[str]:
         yield "Raw scores: vector is a cosine from 0 to 1, keyword is BM25 without an upper limit."
     if any(hit.scores.fused is not None for hit in result.hits):
         yield f"Fusion: {fusion} (search.fusion) combines vector and keyword scores."
-    if result.relevance is not None and (told := explain_relevance(result.relevance)) is not None:
-        yield told
+    yield from _explain_relevance(result.relevance)
 
 
-def explain_relevance(relevance: Relevance) -> str | None:
-    """Return a relevance with what it means and how it was computed; ``None`` if there is none."""
-    if relevance.value is None:
-        return None
-    told = f"Relevance {relevance.value:.2f}: estimated probability that the results answer the query."
-    return f"{told} {' '.join(relevance.explanation.split())}".strip()
+def _explain_relevance(relevance: Relevance | None) -> Iterator[str]:
+    """Yield a relevance with what it means and how it was computed; nothing if it is unknown."""
+    if relevance is not None and relevance.value is not None:
+        told = f"Relevance {relevance.value:.2f}: estimated probability that the results answer the query."
+        yield f"{told} {' '.join(relevance.explanation.split())}".strip()
 
 
-def _heading(rank: int, hit: Hit, score: float, sides: Collection[str]) -> Text:
+def _heading(rank: int, hit: Hit, score: float, sides: Collection[str]) -> str:
     chunk = hit.chunk
-    line = Text.assemble((f"{rank}. ", "bold"), (escape_name(chunk.document_id), "bold cyan"))
-    if hit.source_index is not None:
-        line.append(f" in {escape_name(hit.source_index)}", "cyan")
+    places = [] if hit.source_index is None else [f" in {escape_name(hit.source_index)}"]
     if chunk.page_span:
         first, last = chunk.page_span.first, chunk.page_span.last
-        line.append(f", page {first}" if first == last else f", pages {first}-{last}", "cyan")
-    headings = chunk.section_path or ((chunk.title,) if chunk.title else ())
-    if headings:
-        line.append(f" > {' > '.join(map(escape_name, headings))}", "cyan")
+        places.append(f", page {first}" if first == last else f", pages {first}-{last}")
+    if headings := chunk.section_path or ((chunk.title,) if chunk.title else ()):
+        places.append(f" > {' > '.join(map(escape_name, headings))}")
     ranks = [
         f"{name} #{place}" if (place := getattr(hit.scores, f"{side}_rank")) else f"{name} –"  # noqa: RUF001
         for side, name in (("dense", "vector"), ("lexical", "keyword"))
         if side in sides
     ]
     if not (hit.scores.dense_rank or hit.scores.lexical_rank):
-        ranks += [f"via {harmless(kind)}" for kind in dict.fromkeys(origin.kind for origin in hit.found_by)]
-    line.append(f"   {' · '.join([f'score {score:.2f}', *ranks])}", "dim")
-    return line
+        ranks += [f"via {kind}" for kind in dict.fromkeys(origin.kind for origin in hit.found_by)]
+    return (
+        styled(f"{rank}. ", bold=True)
+        + styled(escape_name(chunk.document_id), fg="cyan", bold=True)
+        + styled("".join(places), fg="cyan")
+        + styled(f"   {' · '.join([f'score {score:.2f}', *ranks])}", dim=True)
+    )
 
 
 def _raw_scores(scores: Scores) -> str:
@@ -307,18 +220,20 @@ def _raw_score(score: float) -> str:
     return "<0.001" if 0 < score < 0.001 else f"{score:.3f}"
 
 
-def _excerpt(spans: Sequence[Span], passage: str) -> Text:
+def _excerpt(spans: Sequence[Span], passage: str) -> str:
     """Return the part of a chunk around the first words of the query, with all of them highlighted."""
     start = max(0, spans[0].start - EXCERPT // 4) if spans and len(passage) > EXCERPT else 0
     start = passage.rfind(" ", 0, start) + 1 if start else 0
     end = start + EXCERPT
     if end < len(passage):
         end = max(start + EXCERPT // 2, passage.rfind(" ", start, end))
-    text = Text(harmless(passage[start:end]))
+    pieces, done = ["… " if start else ""], start
     for span in spans:
-        text.stylize("bold yellow", max(0, span.start - start), max(0, span.end - start))
-    before, after = "… " if start else "", " …" if end < len(passage) else ""
-    return Text.assemble(before, text, after)
+        first, last = max(span.start, done), min(span.end, end)
+        if first < last:
+            pieces += [harmless(passage[done:first]), styled(passage[first:last], fg="yellow", bold=True)]
+            done = last
+    return "".join((*pieces, harmless(passage[done:end]), " …" if end < len(passage) else ""))
 
 
 def print_pack(
@@ -332,30 +247,24 @@ def print_pack(
         is_verbose: Whether explanations are printed too.
     """
     click.echo(harmless(pack.context_pack) if sys.stdout.isatty() else pack.context_pack)
-    console = console_of(stderr=True)
     error = error_of(pack)
-    warn_degraded(pack.degraded, besides=error or pack.note)
+    warn_degraded(pack.degraded, besides=error or pack.note or "")
     if error is not None:
         print_error(error)
     elif pack.note or not pack.passages:
         warn(pack.note or "no results")
     for passage, check in zip(pack.passages, checks, strict=True):
-        line = f"[{passage.citation.number}] {format_citation(passage.citation)}  "
-        size = (
-            f"({passage.role.replace('_', ' ')}, {count(passage.tokens, 'token')}{', shortened' * passage.shortened})"
-        )
-        console.print(Text.assemble((harmless(line), "cyan"), (size, "dim")), soft_wrap=True)
+        line = styled(f"[{passage.citation.number}] {format_citation(passage.citation)}  ", fg="cyan")
+        size = f"{passage.role.replace('_', ' ')}, {count(passage.tokens, 'token')}{', shortened' * passage.shortened}"
+        click.echo(line + styled(f"({size})", dim=True), err=True)
         for difference in check.differences:
-            _print_line(console, f"    Not verified: {difference}", "red")
+            say(f"    Not verified: {difference}", err=True, fg="red")
     if with_ledger:
-        table = Table("Chunk", "Role", "Outcome", "Reason")
-        for item in pack.ledger:
-            where = f"{item.outcome} in [{item.passage}]" if item.passage is not None else item.outcome
-            table.add_row(Text(harmless(item.id)), item.role.replace("_", " "), where, Text(harmless(item.reason)))
-        console.print(table)
+        head = ("Chunk", "Role", "Outcome", "Reason")
+        print_table(map(_ledger_row, pack.ledger), head, err=True)
     relevance = pack.relevance
-    if is_verbose and relevance is not None and (told := explain_relevance(relevance)) is not None:
-        _print_line(console, told, "dim")
+    for told in _explain_relevance(relevance) if is_verbose else ():
+        say(told, err=True, dim=True)
     told = format_footer(
         None if relevance is None or relevance.value is None else f"relevance {relevance.value:.2f}",
         count(len(pack.passages), "passage"),
@@ -363,7 +272,12 @@ def print_pack(
         count_verified(checks),
         format_seconds(pack.latency_ms),
     )
-    _print_line(console, told, "dim")
+    say(told, err=True, dim=True)
+
+
+def _ledger_row(item: LedgerEntry) -> tuple[str, ...]:
+    where = f"{item.outcome} in [{item.passage}]" if item.passage is not None else item.outcome
+    return item.id, item.role.replace("_", " "), where, item.reason
 
 
 def error_of(pack: ContextPack) -> str | None:
@@ -372,65 +286,160 @@ def error_of(pack: ContextPack) -> str | None:
     return pack.note if not pack.passages and pack.note in reasons else None
 
 
-def print_evaluation(report: EvaluationReport, name: str) -> None:
-    """Print the measures of an evaluation."""
-    table = Table("Measure", "Value", title=name, title_justify="left")
-    for key, value in report.to_json().items():
-        if isinstance(value, dict):
-            for inner, figure in value.items():
-                table.add_row(f"{key} {inner}", f"{figure:.1f}")
-        else:
-            shown = "-" if value is None else str(value)
-            table.add_row(key, f"{value:.4f}" if isinstance(value, float) else shown)
-    console_of().print(table)
-
-
-def print_facts(facts: Mapping[str, object]) -> None:
-    """Print names and values."""
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        for number, line in enumerate(harmless("–" if value is None else str(value)).split("\n")):  # noqa: RUF001
-            click.echo(f"{'' if number else name:<{width}}  {line}".rstrip())
-
-
-def print_findings(findings: Sequence[Finding]) -> None:
-    """Print findings, each with a sign for its verdict."""
-    console = console_of()
-    for finding in findings:
-        sign, colour = _SIGNS[finding.verdict]
-        line = Text.assemble((sign, f"bold {colour}"), " ", (finding.subject, "bold"), ": ", harmless(finding.detail))
-        console.print(line, soft_wrap=True)
-    wrong, missing = (sum(finding.verdict == verdict for finding in findings) for verdict in ("wrong", "missing"))
-    problems = count(wrong, "problem") if wrong else "no problems"
-    optional = f"{missing} optional not installed or not set up" if missing else None
-    _print_line(console, format_footer(problems, optional))
-
-
-MOST_KEYS = 6
-"""Keys in one line."""
-
-
-def print_memory(config: RetrievalConfig, before: Mapping[str, Any]) -> None:
-    """Say which settings the index remembers since it was written to, and which it does not.
+class AnswerPrinter:
+    """Prints an answer as it comes: its text and sources on standard output, warnings and errors on standard error.
 
     Args:
-        before: The settings that it remembered until then.
+        verify: Whether verification was asked for, so that its absence is explained.
+        is_verbose: Whether explanations are printed too.
     """
-    now = remembered_settings(config)
-    if new := [key for key, value in now.items() if key not in before or before[key] != value]:
-        click.echo(f"Settings remembered with the index: {_listed(new)}")
-    if config.provenance is None or config.store.kind == "memory":
-        return
-    file = find_settings_file(Path(config.index))
-    missing = left_out(config, now)
-    code = [key for key in missing if names_code(key, reduce(getattr, key.split("."), config))]
-    if code:
-        click.echo(f"Not remembered, since it is custom code: {_listed(code)}. Set it in each command.")
-    if missing := [key for key in missing if key not in code]:
-        place = FILE_NAME if file is None else str(file)
-        click.echo(f"Not remembered: {_listed(missing)}. To use them without flags, put them in {place}.")
+
+    def __init__(self, *, verify: bool = False, is_verbose: bool = False) -> None:
+        self._verify = verify
+        self._is_verbose = is_verbose
+        self._last = ""
+        self._told: set[str] = set()
+        self._of_passages = ""
+
+    def take(self, event: AnswerEvent) -> None:
+        """Print an event's text or failure."""
+        if isinstance(event, AnswerChunk):
+            click.echo(harmless(event.content), nl=False)
+            self._last = event.content[-1:] or self._last
+        elif isinstance(event, RetrievalDone):
+            self._of_passages = "" if event.confidence is None else event.confidence.explanation
+        elif isinstance(event, Fallback):
+            self.end_line()
+            stage, colon, reason = event.reason.partition(": ")
+            told = f"{name_stage(stage)}: {reason}" if colon else event.reason
+            warn(f"{told.rstrip('.')}. {_STEPS[event.step]}")
+            self._told.add(event.reason)
+        elif isinstance(event, AnswerFailed):
+            self.end_line()
+            print_error(f"{name_stage(event.stage)}: {event.reason}")
+            self._told.add(f"{event.stage}: {event.reason}")
+
+    def end_line(self) -> None:
+        """End the line that the text is in, unless it ends with one."""
+        if self._last not in {"", "\n"}:
+            click.echo()
+            self._last = "\n"
+
+    def end(self, answer: Answer, checks: Sequence[CitationCheck] | None) -> None:
+        """Print an answer's sources, problems and verdicts, and the footer.
+
+        Args:
+            checks: Of its sources, in their order; ``None`` if they could not be checked.
+        """
+        self.end_line()
+        warn_degraded(entry for entry in answer.degraded if f"{entry.stage}: {entry.reason}" not in self._told)
+        if (pack := answer.pack) is not None and not pack.passages:
+            say(pack.note or "No results.", dim=True)
+        elif answer.note is not None and answer.kind != "abstained":  # whose text says so
+            warn(answer.note)
+        if answer.kind == "without_documents" and answer.text:
+            warn("answered without documents, since nothing could be searched")
+        self._print_sources(answer.sources, checks)
+        _warn_of_problems(answer.sentences)
+        for check in filter(None, (sentence.check for sentence in answer.sentences)):
+            click.echo(_verdict(answer.sentences[check.sentence].text, check))
+        if answer.sources and checks is None:
+            warn("citations could not be verified against the index")
+        is_verified = any(sentence.check is not None for sentence in answer.sentences)
+        if self._verify and not is_verified and all(entry.stage != "verify_answer" for entry in answer.degraded):
+            warn("sentences not verified: only claims that a language model writes from documents are")
+        click.echo()
+        if self._is_verbose:
+            for line in _answer_explanations(answer, self._of_passages):
+                say(line, dim=True)
+        say(_footer(answer, checks), dim=True)
+
+    def _print_sources(self, sources: Sequence[Citation], checks: Sequence[CitationCheck] | None) -> None:
+        if sources:
+            say("\nSources", bold=True)
+        for number, source in enumerate(sources):
+            say(f"[{source.number}] {_place(source)}", fg="cyan")
+            for quote in source.quotes:
+                say(f"    {_shown(quote.text)}")
+            for difference in checks[number].differences if checks else ():
+                say(f"    Not verified: {difference}", fg="red")
 
 
-def _listed(keys: Collection[str]) -> str:
-    shown = ", ".join(list(keys)[:MOST_KEYS])
-    return shown if len(keys) <= MOST_KEYS else f"{shown} and {len(keys) - MOST_KEYS} more"
+def _warn_of_problems(sentences: Sequence[AnswerSentence]) -> None:
+    found = Counter(problem for sentence in sentences for problem in _problems(sentence))
+    for problem, number in islice(found.items(), PROBLEMS):
+        warn(problem + (f" ({number:,} times)" if number > 1 else ""))
+    if rest := sum(islice(found.values(), PROBLEMS, None)):
+        warn(f"{rest:,} more sentences with problems; --json lists all")
+
+
+def _shown(text: str) -> str:
+    """Return a text on one line, in quotation marks, shortened at a blank."""
+    return f"“{_short(text)}”"
+
+
+def _short(text: str) -> str:
+    line = " ".join(harmless(text).split())
+    if len(line) > QUOTE:
+        line = line[: max(line.rfind(" ", 0, QUOTE), QUOTE // 2)] + " …"
+    return line
+
+
+def _place(source: Citation) -> str:
+    """Return a source's citation, with its title unless the citation holds it already."""
+    place = format_citation(source)
+    title = " ".join((source.title or "").split())
+    return place if not title or title.casefold() in place.casefold() else f"{place} | Title: {_short(title)}"
+
+
+def _problems(sentence: AnswerSentence) -> Iterator[str]:
+    """Yield the problems with a sentence's sources, a line each."""
+    said = _shown(sentence.text)
+    for attribution in sentence.attributions:
+        if attribution.problem == "unknown":
+            yield f"[{attribution.number}] is no source: {said}"
+        elif attribution.problem == "unsupported":  # what is contradicted has a verdict
+            yield f"not in source [{attribution.number}]: {said}"
+    if sentence.needs_source and not sentence.attributions:
+        yield f"no source: {said}"
+
+
+def _verdict(sentence: str, check: SentenceCheck) -> str:
+    sign, colour = _SIGNS[check.verdict]
+    by = "" if check.passage is None else f" by [{check.passage}]"
+    quoted = "" if check.quote is None else f" {_shown(check.quote.text)}"
+    reason = f" ({' '.join(harmless(check.reason).split())})" if check.reason else ""
+    told = f" {_shown(sentence)} {check.verdict.replace('_', ' ')}{by}{quoted}{reason}"
+    return styled(sign, fg=colour, bold=True) + harmless(told)
+
+
+def _answer_explanations(answer: Answer, of_passages: str) -> Iterator[str]:
+    """Yield how the answer, its relevance and its confidence came about.
+
+    Args:
+        of_passages: The explanation of the confidence before there was an answer, with which the final one begins.
+    """
+    if answer.kind == "extracted":
+        failed = any(fallback.step == "extracted" for fallback in answer.fallbacks)
+        why = "the language model failed" if failed else "no language model is configured (llm.kind)"
+        yield f"Extracted from the documents: {why}."
+    yield from _explain_relevance(None if answer.pack is None else answer.pack.relevance)
+    if (confidence := answer.confidence) is not None and _has_confidence(answer):
+        told = " ".join(confidence.explanation.removeprefix(of_passages).split())
+        yield f"Confidence {confidence.value:.2f}: relevance times the share of supported sentences. {told}".strip()
+
+
+def _has_confidence(answer: Answer) -> bool:
+    """Whether the confidence is more than the relevance: there is a complete, written answer."""
+    return answer.kind not in {"abstained", "extracted"} and bool(answer.text) and answer.error is None
+
+
+def _footer(answer: Answer, checks: Sequence[CitationCheck] | None) -> str:
+    """Return relevance, confidence, verified citations and time on one line, as far as they apply."""
+    confidence = answer.confidence
+    return format_footer(
+        None if confidence is None else f"relevance {confidence.retrieval:.2f}",
+        None if confidence is None or not _has_confidence(answer) else f"confidence {confidence.value:.2f}",
+        count_verified(checks or ()),
+        format_seconds(answer.latency_ms),
+    )

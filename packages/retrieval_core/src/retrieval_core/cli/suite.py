@@ -73,7 +73,7 @@ def run_command(
 
     _check_reports(reports)
     suite = _select_tags(read_suite(file), tags)
-    with _open_index(suite, file, given) as index, progress_bar("cases") as show:
+    with _open_index(suite, file, given) as index, progress_bar() as show:
         running = run_suite(
             IndexTarget(index), suite, concurrency=concurrency, twice=twice, on_progress=partial(show, suite.name)
         )

@@ -1,4 +1,4 @@
-"""``retrieval answer``: answer a question with citations, as a stream."""
+"""``retrieval search``, ``context`` and ``answer``: ask an index, or several as one."""
 
 from __future__ import annotations
 
@@ -8,18 +8,75 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import exit_code, print_json_line, question_options, warn
+from retrieval_core.cli.common import exit_code, print_json, print_json_line, question_options, warn
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import RetrievalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import IO
 
     from retrieval_core.cli.common import Given
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
-    from retrieval_core.types import Answer, AnswerEvent, CitationCheck
+    from retrieval_core.types import Answer, CitationCheck
+
+
+@click.command("search")
+@click.argument("query")
+@click.option("--trace", is_flag=True, help="Show each stage with its time and decision.")
+@click.option(
+    "--transform",
+    "transforms",
+    multiple=True,
+    metavar="NAME",
+    help="Transform the query: keywords, decompose, hyde, graph.",
+)
+@question_options
+def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], given: Given) -> None:
+    """Search the index with keywords and vectors.
+
+    Each result has a score relative to the best one, and its rank in vector and keyword search.
+    """
+    config, condition = given.config(), given.condition()
+    with given.open(config) as index:
+        from retrieval_core.adapters.registry import build_analyzer  # noqa: PLC0415 - likewise
+        from retrieval_core.cli.render import print_result  # noqa: PLC0415 - while the model loads
+        from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415 - likewise
+
+        result = index.retrieve(query, condition, transforms=transforms or None)
+    if given.as_json:
+        print_json(result_to_json(result, with_trace=trace))
+    else:
+        analyzer = build_analyzer(config.analysis)
+        print_result(result, analyzer, fusion=config.search.fusion, with_trace=trace, is_verbose=given.is_verbose)
+    if "error" in result.metadata:
+        raise SystemExit(FAILURE)
+
+
+@click.command("context")
+@click.argument("query")
+@click.option("--max-tokens", type=click.IntRange(1), help="Limit the context, in tokens.  [default: 12000]")
+@click.option("--ledger", is_flag=True, help="Show which chunks were kept, shortened or dropped.")
+@question_options
+def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: Given) -> None:
+    """Print a context for a language model, within a token budget.
+
+    The text goes to standard output. Its citations, verified against the index, go to standard error.
+    """
+    config, condition = given.config(context__max_tokens=max_tokens), given.condition()
+    with given.open(config) as index:
+        from retrieval_core.cli.render import error_of, print_pack  # noqa: PLC0415 - while the model loads
+        from retrieval_core.index.serialization import pack_to_json  # noqa: PLC0415 - likewise
+
+        pack = index.context(query, condition)
+        checks = index.verify(pack.sources)
+    if given.as_json:
+        print_json(pack_to_json(pack, checks))
+    else:
+        print_pack(pack, checks, with_ledger=ledger, is_verbose=given.is_verbose)
+    if error_of(pack) is not None or not all(check.matches for check in checks):
+        raise SystemExit(FAILURE)
 
 
 @click.command("answer")
@@ -59,15 +116,21 @@ def answer_command(
             warn("--prompt has no effect without a language model. Set llm.kind.")
         went_well = False
         with given.open(config) as index, closing(index.answer_stream(query, condition, **options)) as events:
-            show = _print_line
-            if not given.as_json:
-                show = _text_printer(verify=verify or config.answer.verify, is_verbose=given.is_verbose)
+            from retrieval_core.cli.render import AnswerPrinter  # noqa: PLC0415 - while the model loads
+            from retrieval_core.index.serialization import event_to_json  # noqa: PLC0415 - likewise
+
+            printer = AnswerPrinter(verify=verify or config.answer.verify, is_verbose=given.is_verbose)
             for event in events:
                 checks = None
                 if event.type == "done":
                     checks = _checked(index, event.answer)
                     went_well = _went_well(event.answer, checks)
-                show(event, checks)
+                if given.as_json:
+                    print_json_line(event_to_json(event, checks))
+                elif event.type == "done":
+                    printer.end(event.answer, checks)
+                else:
+                    printer.take(event)
     except (RetrievalError, OSError) as error:
         if isinstance(error, BrokenPipeError) or not given.as_json:
             raise
@@ -84,26 +147,6 @@ def _turns(file: IO[bytes]) -> Any:
     except (ValueError, RecursionError) as error:
         msg = f"--history: {file.name} is not a JSON list of turns: {error}"
         raise click.UsageError(msg) from error
-
-
-def _print_line(event: AnswerEvent, checks: Sequence[CitationCheck] | None) -> None:
-    from retrieval_core.index.serialization import event_to_json  # noqa: PLC0415
-
-    print_json_line(event_to_json(event, checks))
-
-
-def _text_printer(*, verify: bool, is_verbose: bool) -> Callable[[AnswerEvent, Sequence[CitationCheck] | None], None]:
-    """Return what prints text as it comes and its sources below it."""
-    from retrieval_core.cli.render_answer import AnswerPrinter  # noqa: PLC0415
-
-    printer = AnswerPrinter(verify=verify, is_verbose=is_verbose)
-
-    def show(event: AnswerEvent, checks: Sequence[CitationCheck] | None) -> None:
-        printer.take(event)
-        if event.type == "done":
-            printer.end(event.answer, checks)
-
-    return show
 
 
 def _checked(index: Index | FederatedIndex, answer: Answer) -> Sequence[CitationCheck] | None:
