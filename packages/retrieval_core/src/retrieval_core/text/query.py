@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -144,13 +145,15 @@ def is_of_another_language(query: str, texts: Iterable[str]) -> bool:
     if 2 * sum(word[0] > _LATIN for word in words) > len(words):  # of a script of its own
         return not any(word[0] > _LATIN for word in _WORD.findall(sample)) and _language_of(sample) is not None
     is_english = _english_share(words) > MOST_STOP_WORDS
-    found = _language_of(query)
-    if found is None or is_english != (found == ENGLISH) or not (is_english or _is_marked(words)):
+    if not is_english and not _is_marked(words):
         return False
-    if any(_language_of(text[:_SAMPLE]) == found for text in each):
+    found = ENGLISH if is_english else _language_of(query)
+    if found is None or any(_language_of(text[:_SAMPLE]) == found for text in each):
         return False
     language = _language_of(sample)
-    return language is not None and is_english != (language == ENGLISH)
+    if is_english:
+        return language not in {None, ENGLISH} and _language_of(query) == ENGLISH
+    return language == ENGLISH != found
 
 
 def _words_of(query: str) -> list[str]:
@@ -172,6 +175,7 @@ def load_language_detector() -> None:
     _language_of(ENGLISH)
 
 
+@lru_cache(256)
 def _language_of(text: str) -> str | None:
     import chardet  # noqa: PLC0415 - few queries need it
 

@@ -289,10 +289,11 @@ class IndexInMemory:
         is_same = all(row >= 0 and self._chunks[row] is chunk for row, chunk in zip(rows, chunks, strict=True))
         if not is_same or self._manifest.analyzer != analyzer_id:
             return None
+        wanted = np.array(rows, np.int32)
         found: list[set[str]] = [set() for _ in rows]
         for term in terms:
             having = self._rows[self._slices.get(term, slice(0))]
-            places = np.searchsorted(having, rows)
+            places = np.searchsorted(having, wanted)
             for place, row, each in zip(places.tolist(), rows, found, strict=True):
                 if place < len(having) and having[place] == row:
                     each.add(term)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, as_embedding_error
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_chunk_id = attrgetter("chunk_id")
 BEFORE_WORDS = 0.75
 """How much of the time for searching embedding may use up where a search by words would stand in for it."""
 
@@ -361,7 +364,7 @@ class Fuse(Stage):
         found, expansions, plan = state.found, state.expansions, state.plan
         assert found is not None  # noqa: S101 - the search is the stage before
         lists: list[Sequence[Candidate | Ranked]] = [*found.sides, *[each.ranked for each in expansions]]
-        distinct = len({item.chunk_id for items in lists for item in items})
+        distinct = len(set(map(_chunk_id, chain.from_iterable(lists))))
         metadata: dict[str, JSON] = {"mode": plan.mode, "documents_fetched": distinct}
         if expansions:
             metadata["query_expansion"] = [{"kind": each.origin.kind, "text": each.origin.text} for each in expansions]

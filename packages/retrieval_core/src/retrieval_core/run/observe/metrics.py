@@ -335,7 +335,9 @@ class _Counts:
     stages: dict[str, _StageCounts] = field(default_factory=dict[str, _StageCounts])
 
     def of(self, stage: str) -> _StageCounts:
-        return self.stages.setdefault(stage, _StageCounts())
+        if (counts := self.stages.get(stage)) is None:
+            counts = self.stages[stage] = _StageCounts()
+        return counts
 
     def frozen(self) -> MetricsSnapshot:
         stages = {stage: counts.frozen() for stage, counts in self.stages.items()}
