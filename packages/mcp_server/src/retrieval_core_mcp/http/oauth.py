@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ from retrieval_core_mcp.http.tokens import BearerToken
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import httpx2
     import jwt
 
     from retrieval_core.run.clock import Clock
@@ -94,12 +97,11 @@ class JwtVerifier:
         self._oauth = oauth
         self._clock = clock
         self._keys: Mapping[str | None, jwt.PyJWK] = {}
-        self._fetched: float | None = None
-        self._tried: float | None = None
+        self._fetched = self._tried = -inf
         self._fetching = asyncio.Lock()
 
     async def verify(self, token: str) -> tuple[BearerToken, frozenset[str]]:
-        """Return who a token is of, and what it allows.
+        """Return whose a token is, and what it allows.
 
         Raises:
             InvalidToken: It is none, of another issuer, for another audience, expired or not valid yet, not signed by a
@@ -113,10 +115,9 @@ class JwtVerifier:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:
                 raise InvalidToken
-            key = await self._key(header.get("kid"))
             claims = jwt.decode(
                 token,
-                key,
+                await self._key(header.get("kid")),
                 algorithms=[header["alg"]],
                 audience=self._oauth.audience,
                 issuer=self._oauth.issuer,
@@ -125,9 +126,9 @@ class JwtVerifier:
             )
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise InvalidToken from error
-        return self._who(claims), _scopes(claims)
+        return self._owner(claims), _scopes(claims)
 
-    def _who(self, claims: Mapping[str, Any]) -> BearerToken:
+    def _owner(self, claims: Mapping[str, Any]) -> BearerToken:
         tenant = None
         if self._oauth.tenant_claim is not None:
             tenant = claims.get(self._oauth.tenant_claim)
@@ -135,73 +136,67 @@ class JwtVerifier:
                 raise InvalidToken
         subject = str(claims.get("sub") or claims.get("client_id") or "")
         own = json.dumps([self._oauth.issuer, subject, tenant])
-        return BearerToken(
-            sha256(own.encode("utf-8", "surrogatepass")).digest(), tenant, subject, WRITE in _scopes(claims)
-        )
+        digest = sha256(own.encode("utf-8", "surrogatepass")).digest()
+        return BearerToken(digest, tenant, subject, WRITE in _scopes(claims))
 
-    async def _key(self, name: object) -> jwt.PyJWK:
-        if self._is_old() or name not in self._keys:
+    async def _key(self, name: Any) -> jwt.PyJWK:
+        if self._needs_keys(name):
             async with self._fetching:
-                if self._may_fetch() and (self._is_old() or name not in self._keys):
+                if self._needs_keys(name):  # nobody has fetched them meanwhile
                     await self._fetch()
-        key = self._keys.get(cast("str | None", name))
-        if key is None and name is None and len(self._keys) == 1:
-            key = next(iter(self._keys.values()))
-        if key is None:
+        if name is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        if name not in self._keys:
             raise InvalidToken
-        return key
+        return self._keys[name]
 
-    def _is_old(self) -> bool:
-        return self._fetched is None or self._clock.now() - self._fetched > KEYS_FOR
-
-    def _may_fetch(self) -> bool:
-        return self._tried is None or self._clock.now() - self._tried >= AGAIN_AFTER
+    def _needs_keys(self, name: object) -> bool:
+        now = self._clock.now()
+        return now - self._tried >= AGAIN_AFTER and (now - self._fetched > KEYS_FOR or name not in self._keys)
 
     async def _fetch(self) -> None:
         """Fetch the keys; a failure is logged, and leaves those that are known."""
-        self._tried = self._clock.now()
-        made = await asyncio.to_thread(_client)  # imports it, and reads the certificates of authorities
-        import httpx2  # noqa: PLC0415 - for who has an issuer
-        import jwt  # noqa: PLC0415 - likewise
-
         try:
-            async with self._clock.timeout(FETCH_SECONDS), made as client:
-                url = self._oauth.jwks_url or await self._announced(client)
-                found = jwt.PyJWKSet.from_dict(await _document(client, url))
-        except (httpx2.HTTPError, jwt.PyJWTError, TimeoutError, ValueError, TypeError) as error:
+            async with self._clock.timeout(FETCH_SECONDS):
+                self._keys = await asyncio.to_thread(_fetch_keys, self._oauth)
+            self._fetched = self._clock.now()
+        except Exception as error:  # noqa: BLE001 - whatever an issuer sends, it lets nobody in
             logger.warning("the keys of %s cannot be fetched: %s", self._oauth.issuer, type(error).__name__)
-            return
-        self._keys = {key.key_id: key for key in found.keys if key.public_key_use in (None, "sig")}
-        self._fetched = self._clock.now()
-
-    async def _announced(self, client: Any) -> str:
-        """Return where the issuer says that its keys are."""
-        parts = urlsplit(self._oauth.issuer)
-        path = parts.path.rstrip("/")
-        base = f"{parts.scheme}://{parts.netloc}"
-        places = (
-            f"{base}/.well-known/oauth-authorization-server{path}",
-            f"{self._oauth.issuer.rstrip('/')}/.well-known/openid-configuration",
-        )
-        for place in places:
-            try:
-                told = await _document(client, place)
-            except ValueError:
-                continue
-            if told.get("issuer") == self._oauth.issuer and isinstance(told.get("jwks_uri"), str):
-                return told["jwks_uri"]
-        msg = "the issuer does not tell where its keys are"
-        raise ValueError(msg)
+        finally:
+            self._tried = self._clock.now()
 
 
-def _client() -> Any:
+def _fetch_keys(oauth: OAuth) -> dict[str | None, jwt.PyJWK]:
+    """Return the issuer's keys for signatures, by their names.
+
+    Raises:
+        Exception: They cannot be fetched or read.
+    """
     import httpx2  # noqa: PLC0415 - for who has an issuer
+    import jwt  # noqa: PLC0415 - likewise
 
-    return httpx2.AsyncClient(timeout=FETCH_SECONDS)
+    with httpx2.Client(timeout=FETCH_SECONDS) as client:
+        found = jwt.PyJWKSet.from_dict(_document(client, oauth.jwks_url or _announced(client, oauth.issuer)))
+    return {key.key_id: key for key in found.keys if key.public_key_use in (None, "sig")}
 
 
-async def _document(client: Any, url: str) -> dict[str, Any]:
-    """Return a JSON object from an address.
+def _announced(client: httpx2.Client, issuer: str) -> str:
+    """Return where the issuer says that its keys are."""
+    from mcp.client.auth.utils import (  # noqa: PLC0415 - for who has an issuer
+        build_oauth_authorization_server_metadata_discovery_urls as places_of,
+    )
+
+    for place in places_of(issuer, ""):
+        with suppress(ValueError):
+            told = _document(client, place)
+            if told.get("issuer") == issuer and isinstance(told.get("jwks_uri"), str):
+                return told["jwks_uri"]
+    msg = "the issuer does not name the address of its keys"
+    raise ValueError(msg)
+
+
+def _document(client: httpx2.Client, url: str) -> dict[str, Any]:
+    """Return a JSON object from an address; redirects are not followed.
 
     Raises:
         ValueError: There is none, it is too large, or the address is not safe.
@@ -210,20 +205,17 @@ async def _document(client: Any, url: str) -> dict[str, Any]:
     if not is_safe_address(url):
         msg = "the address is neither HTTPS nor of this machine"
         raise ValueError(msg)
-    async with client.stream("GET", url) as answer:
-        if answer.status_code != 200:
-            msg = f"HTTP {answer.status_code}"
-            raise ValueError(msg)
+    with client.stream("GET", url) as answer:
         body = b""
-        async for part in answer.aiter_bytes():
+        for part in answer.iter_bytes():
             body += part
             if len(body) > LARGEST_DOCUMENT:
                 msg = f"more than {LARGEST_DOCUMENT:,} bytes"
                 raise ValueError(msg)
-    told: Any = json.loads(body)
+    told: Any = json.loads(body) if answer.status_code == 200 else None
     if not isinstance(told, dict):
-        msg = "no JSON object"
-        raise TypeError(msg)
+        msg = f"HTTP {answer.status_code}, and no JSON object"
+        raise ValueError(msg)  # noqa: TRY004 - one error for all that cannot be used
     return cast("dict[str, Any]", told)
 
 
