@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import ClientDisconnect
 
@@ -52,18 +51,6 @@ async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
 
 
 async def _end_when_left(receive: Receive, limit: asyncio.Timeout) -> None:
-    await disconnected(receive)
-    limit.reschedule(0)
-
-
-async def disconnected(receive: Receive) -> None:
-    """Wait until the client of a request has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def ended(task: asyncio.Future[Any]) -> None:
-    """Cancel a task, and wait until it has ended, whatever became of it."""
-    task.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await task
+    limit.reschedule(0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-from retrieval_core_mcp.http.clients import disconnected, ended
+from retrieval_core_mcp.http.clients import while_connected
 from retrieval_core_mcp.http.envelope import NobodyReadsError, to_json
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-b
 class EventStream:
     """An ASGI response: events as they happen, comments while nothing does, and no work for a client that has left.
 
-    Neither is there any for one that stays and does not read: else a few of those would hold all places.
+    There is none either for a client that stays and does not read: a few of those could hold all places.
 
     Args:
         first: The first event, which has happened: what fails before is an answer of its own.
@@ -43,20 +43,12 @@ class EventStream:
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        sending = asyncio.ensure_future(self._send_all(send))
-        leaving = asyncio.ensure_future(disconnected(receive))
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
+            await while_connected(receive, self._send_all(send))
         except asyncio.CancelledError as error:  # the process ends
-            await ended(sending)
             await _send(send, self._failed(error))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             raise
-        finally:
-            await ended(sending)
-            await ended(leaving)
 
     async def _send_all(self, send: Send) -> None:
         async with aclosing(self._events) as events:
@@ -78,7 +70,9 @@ class EventStream:
             except Exception as error:  # noqa: BLE001 - a stream that has begun can only say so in itself
                 await _send(send, self._failed(error))
             finally:
-                await ended(following)
+                following.cancel()
+                with suppress(asyncio.CancelledError, Exception):  # the events end before they are closed
+                    await following
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
