@@ -104,19 +104,27 @@ def absent_from(identifiers: Iterable[str], texts: Iterable[str]) -> tuple[str, 
     if any(" " in each for each in wanted):
         texts = [" ".join(text.split()) for text in texts]
     folded = "\n".join(texts).casefold()  # no identifier has a line break
-    missing = [each for each in wanted if not _pattern_of(each).search(folded)]
+    missing = [each for each in wanted if not _is_in(each, folded)]
     if any(len(each) > _FEW for each in missing):
         squeezed = folded.replace("-", "").replace("_", "")
         missing = [each for each in missing if len(each) <= _FEW or _SIGNS.sub("", each.casefold()) not in squeezed]
     return tuple(missing)
 
 
-def _pattern_of(identifier: str) -> re.Pattern[str]:
+def _is_in(identifier: str, text: str) -> bool:
+    """Return whether a folded text contains an identifier that is not a part of a longer word or number."""
     plain = identifier.casefold().lstrip("-/")
     if re.fullmatch(r"v\d[\d.]*", plain):
         plain = plain[1:]
-    before = r"(?<![\d.])v?" if plain[0].isdecimal() else r"(?<![^\W_])"
-    return re.compile(before + re.escape(plain) + (r"(?!\d)" if plain[-1].isdecimal() else ""))
+    is_number, ends_in_digit = plain[0].isdecimal(), plain[-1].isdecimal()
+    start = text.find(plain)
+    while start >= 0:
+        before, after = text[max(0, start - 1) : start], text[start + len(plain) : start + len(plain) + 1]
+        goes_on = before.isdecimal() or before == "." if is_number else before.isalnum()
+        if not goes_on and not (ends_in_digit and after.isdecimal()):
+            return True
+        start = text.find(plain, start + 1)
+    return False
 
 
 def _trimmed(word: str) -> str:
