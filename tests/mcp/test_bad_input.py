@@ -8,6 +8,7 @@ Run as a program, this file prints the table of all inputs with the answers of a
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import shutil
@@ -19,9 +20,14 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
+from anyio import wrap_file
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.server.lowlevel import Server
+
 from mcp import Client
 from retrieval_core import open_index
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import Library, ServerSettings, create_server, serve_stdio
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,6 +158,7 @@ BROKEN: dict[str, tuple[str, Any, str]] = {
         "same",
         "name must be the name of a tool",
     ),
+    "an id that is true": ('{"jsonrpc":"2.0","id":true}', None, "not a JSON-RPC 2.0 message"),
     "no JSON": ("nonsense", None, "not a JSON-RPC 2.0 message"),
     "half a line": ('{"jsonrpc":"2.0","id":ID,"method":', None, "not a JSON-RPC 2.0 message"),
     "a list": ("[1]", None, "no batch"),
@@ -287,6 +294,30 @@ def test_a_text_that_was_cut_within_a_character_is_searched_for_over_stdio(child
     params = {"name": "search", "arguments": {"query": "the moon \ud83c"}, **({"_meta": META} if modern else {})}
     answer = ask(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
     assert answer["result"]["structuredContent"]["results"][0]["id"] == "moon.md#0"
+
+
+WORDS = st.text(max_size=5) | st.sampled_from(["id", "method", "params", "ping", "tools/call", "\ud800"])
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=8,
+)
+MESSAGE = st.fixed_dictionaries(
+    {"jsonrpc": st.just("2.0")},
+    optional={"id": VALUE, "method": WORDS, "params": VALUE, "result": VALUE, "error": VALUE},
+)
+
+
+@given(messages=st.lists(MESSAGE | VALUE, max_size=4), cut=st.integers(0, 5))
+def test_no_line_ends_the_conversation(messages: list[Any], cut: int) -> None:
+    """Whatever was sent before it, a request is answered."""
+    lines = [json.dumps(message) for message in messages]
+    lines = [line[:-cut] for line in lines] if cut else lines
+    ping = json.dumps({"jsonrpc": "2.0", "id": "the last one", "method": "ping"})
+    source, output = io.StringIO("\n".join([*opening(modern=False), *lines, ping, ""])), io.StringIO()
+    asyncio.run(serve_stdio(Server("any"), wrap_file(source), wrap_file(output)))
+    answers = [json.loads(line) for line in output.getvalue().splitlines()]
+    assert {"jsonrpc": "2.0", "id": "the last one", "result": {}} in answers
 
 
 META = {

@@ -81,6 +81,6 @@ def _read_again(problem: Exception) -> SessionMessage | JSONRPCError | None:
                 text = json.dumps(json.loads(given.removeprefix("\ufeff")), ensure_ascii=False)
                 return SessionMessage(jsonrpc_message_adapter.validate_json(clean(text), by_name=False))
             code = PARSE_ERROR
-        elif isinstance(given, dict) and isinstance(found := cast("dict[str, Any]", given).get("id"), (str, int)):
+        elif isinstance(given, dict) and type(found := cast("dict[str, Any]", given).get("id")) in {str, int}:
             request_id = found
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=NO_MESSAGE))
