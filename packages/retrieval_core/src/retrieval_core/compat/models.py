@@ -11,7 +11,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ports import LLM, Completion, Embedder, as_plugin
 from retrieval_core.ports.plugin import call_plugin
 from retrieval_core.types import Usage
-from retrieval_core.types.documents import unit_rows
+from retrieval_core.types.documents import as_vectors, unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -69,16 +69,16 @@ class LangChainEmbedder(Embedder):
     def dimension(self) -> int:
         """Return the components of each vector."""
         if self._dimension is None:
-            self._dimension = len(self._model.embed_query("dimension"))
+            self._dimension = as_vectors(self._model.embed_query("dimension")).size
         return self._dimension
 
     async def _embed_query(self, text: str) -> Vector:
-        vector = await _call(self._model, "aembed_query", "embed_query", text)
-        self._dimension = self._dimension or len(vector)
+        vector = as_vectors(await _call(self._model, "aembed_query", "embed_query", text))
+        self._dimension = self._dimension or vector.size
         return unit_rows(vector)
 
     async def _embed_texts(self, texts: Sequence[str]) -> Matrix:
-        return unit_rows(await _call(self._model, "aembed_documents", "embed_documents", list(texts)))
+        return unit_rows(as_vectors(await _call(self._model, "aembed_documents", "embed_documents", list(texts))))
 
 
 class CompletingModel(LLM):
