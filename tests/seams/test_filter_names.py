@@ -83,6 +83,27 @@ def test_a_filter_by_content_looks_far_enough(tmp_path: Path) -> None:
         assert found(opened, {"content": {"$text": "entirely"}}, top_k=1) == ["far#0"]
 
 
+@pytest.mark.slow
+def test_a_filter_that_looked_at_too_few_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A store can't filter by content: 10,000 chunks are tested. The results and the log say if that was too few."""
+    config = load_config(overrides={"cache.kind": "none", "store.kind": "memory"})
+    with open_index(tmp_path / "index.db", config=config, embedder=FakeEmbedder(16)) as opened:
+        near = [Chunk(f"n#{number}", "n", "robot operating system") for number in range(10_000)]
+        opened.add([*near, Chunk("n#last", "n", "robot")])
+        tester = RetrievalTester({"book": opened})
+        vector = tester.embed("book", QUERY)
+        passing = {"content": {"$ne": "robot"}}
+        (first, *_) = tester.search(RetrievalQuery("book", vector, 1, filters=passing))
+        assert first.degraded == ()
+        half = {"$or": [{"content": "robot"}, {"chunk_id": "n#1"}]}
+        results = tester.search(RetrievalQuery("book", vector, 2, filters=half))
+        assert [result.id for result in results] == ["n#1"]
+        assert ["10,000 nearest" in entry.reason for entry in results[0].degraded] == [True]
+        caplog.clear()
+        assert tester.search(RetrievalQuery("book", vector, 2, filters={"content": "owls"})) == []
+        assert "10,000 nearest" in caplog.text
+
+
 @needs_tokenizer
 @pytest.mark.parametrize(
     "filters",

@@ -55,19 +55,7 @@ from retrieval_core.run.twins import sync_twin
 from retrieval_core.types import Degradation, Hit, Query, Scores
 from retrieval_core.types import RetrievalResult as SearchedHits
 from retrieval_core.types.documents import as_vectors
-from retrieval_core.types.filters import (
-    And,
-    Exists,
-    Filter,
-    Ne,
-    Not,
-    NotIn,
-    Or,
-    all_of,
-    chunk_fields,
-    matches,
-    paths_of,
-)
+from retrieval_core.types.filters import And, Filter, Not, Or, all_of, chunk_fields, matches, paths_of
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
@@ -98,6 +86,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "embedding_model": (),
 }
 """The stores' names of the specification's fields; empty for fields that a store can't filter by."""
+_PASS_WITHOUT_FIELD = frozenset({"$ne", "$nin", "$exists"})
 MOST_RESULTS = 100
 MOST_TESTED = 10_000
 """Maximum number of results of one search in every store."""
@@ -453,18 +442,16 @@ class RetrievalTester(Closing):
         except CollectionNotFoundError as error:
             case.status, case.error_message = TestStatus.ERROR, f"CollectionNotFoundError: {error}"
             return case
-        expected = Expected(documents=dict.fromkeys(case.expected_doc_ids, 1), keywords=case.expected_keywords)
         asked = Case(
             name="case",
             query=case.query_text,
             top_k=case.top_k,
-            expect=expected,
+            expect=Expected(documents=dict.fromkeys(case.expected_doc_ids, 1), keywords=case.expected_keywords),
             relevance_threshold=case.relevance_threshold,
             latency_ms=self._latency_ms,
         )
         ended = await run_case(collection, asked)
-        if ended.retrieval_time_ms is not None:
-            took = ended.retrieval_time_ms
+        if (took := ended.retrieval_time_ms) is not None:
             case.actual_results = [
                 RetrievalResult(each.id, each.score or 0.0, dict(each.payload), None, took, ended.degraded)
                 for each in ended.points
@@ -518,14 +505,11 @@ class _Collection(IndexTarget):
         hits = [hit for hit in found.hits if hit.score >= (query.score_threshold or 0.0)]
         ids = tuple(hit.id for hit in hits) if query.with_vectors else ()
         fetched = await self.read(FetchRequest(chunk_ids=ids, with_vectors=True)) if ids else Fetched()
+        vectors = {name: vector.tolist() for name, vector in fetched.vectors.items()}
+        payloads = {hit.id: dict(build_point(hit).payload) for hit in hits} if query.with_payload else {}
         results = [
             RetrievalResult(
-                id=hit.id,
-                score=hit.score,
-                payload=dict(build_point(hit).payload) if query.with_payload else {},
-                vector=fetched.vectors[hit.id].tolist() if hit.id in fetched.vectors else None,
-                retrieval_time_ms=found.latency_ms,
-                degraded=found.degraded,
+                hit.id, hit.score, payloads.get(hit.id, {}), vectors.get(hit.id), found.latency_ms, found.degraded
             )
             for hit in hits
         ]
@@ -545,11 +529,9 @@ class _Collection(IndexTarget):
             error = outcome.error if isinstance(outcome, Failed) else None
             found: Sequence[Candidate] = error.found if isinstance(error, IncompleteSearchError) else value_of(outcome)
             fetched = await fetch(run, store, FetchRequest(chunk_ids=tuple(one.chunk_id for one in found)))
-            hits: list[Hit] = []
-            for one in found:
-                score = max(0.0, min(1.0, one.score))
-                if (chunk := value_of(fetched).chunks.get(one.chunk_id)) is not None:
-                    hits.append(Hit(chunk, score, Scores(dense=score, final=score)))
+            chunks = value_of(fetched).chunks
+            scores = {one.chunk_id: max(0.0, min(1.0, one.score)) for one in found if one.chunk_id in chunks}
+            hits = [Hit(chunks[name], score, Scores(dense=score, final=score)) for name, score in scores.items()]
             if is_renamed:
                 hits = [hit for hit in hits if matches(condition, list_fields(hit))]
             if len(hits) >= top_k or len(found) < limit:
@@ -562,6 +544,8 @@ class _Collection(IndexTarget):
             seen, known = map(list_fields, hits), (*OTHER_NAMES, *PAYLOAD)
             if unknown := await find_unknown_fields(run, store, condition, seen, known=known):
                 degraded = (*degraded, Degradation("filter", unknown))
+        for entry in degraded:  # without results, nothing else reports it
+            logger.warning("%s: %s", entry.stage, entry.reason)
         took = (time.perf_counter() - started) * 1000
         return SearchedHits("", tuple(hits[:top_k]), "", {}, took, degraded=degraded)
 
@@ -587,8 +571,9 @@ def widen_filter(condition: Filter) -> Filter | None:
         return condition
     if isinstance(condition, And):
         return all_of(*map(widen_filter, condition.filters))
-    has_more = isinstance(condition, (Or, Not, Ne, NotIn, Exists))
-    names = () if has_more else OTHER_NAMES[condition.field]
+    if isinstance(condition, (Or, Not)) or condition.operator in _PASS_WITHOUT_FIELD:
+        return None
+    names = OTHER_NAMES[condition.field]
     return Or((condition, *(replace(condition, field=name) for name in names))) if names else None
 
 
