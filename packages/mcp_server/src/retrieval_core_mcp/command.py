@@ -24,6 +24,8 @@ from retrieval_core_mcp import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from _typeshed import SupportsWrite
+
     from retrieval_core_mcp.settings import ServerSettings
 
 EPILOG = """\
@@ -88,8 +90,14 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     raise SystemExit(run())
 
 
+class _Parser(argparse.ArgumentParser):
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        if message:  # the original ignores an output that can't be written
+            (file or sys.stderr).write(message)
+
+
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="retrieval-mcp",
         description="Serve an index to assistants over the Model Context Protocol, on standard input and output, or to "
         "any program over HTTP.",
