@@ -14,6 +14,7 @@ pytest.importorskip("tokenizers", reason="contexts are counted in tokens: pip in
 
 from retrieval_core import Document
 from retrieval_core.errors import ConfigurationError
+from retrieval_core.testing.fakes import FakeEmbedder
 from support.http_service import PLACE, HttpSettings, hashed, opened, serving
 
 if TYPE_CHECKING:
@@ -277,3 +278,26 @@ def test_requests_have_ids(tmp_path: Path) -> None:
             assert len(answer.headers["x-request-id"]) == 32
 
     served(tmp_path, check)
+
+
+def test_a_callers_trace_goes_on(tmp_path: Path) -> None:
+    """The span that a request names is the parent of what is done for it, and of nothing else."""
+    trace = pytest.importorskip("opentelemetry.trace")
+    seen: dict[str, str] = {}
+
+    class Traced(FakeEmbedder):
+        async def _embed_query(self, text: str) -> Any:
+            seen.setdefault(text, f"{trace.get_current_span().get_span_context().trace_id:032x}")
+            return await super()._embed_query(text)
+
+    async def run() -> None:
+        index = opened(tmp_path / "index.db", parts={"embedder": Traced()})
+        await index.aadd_documents([Document("moon.md", "The moon has no air.", source="moon.md", content_hash="")])
+        async with serving({"index": index}) as service:
+            for name in ("a" * 32, "b" * 32, None):
+                headers = {} if name is None else {"traceparent": f"00-{name}-{'c' * 16}-01"}
+                query = {"query_text": f"moon {name}"}
+                assert (await service.ask("POST", "/v1/search", json=query, headers=headers)).status_code == 200
+
+    asyncio.run(run())
+    assert [seen[f"moon {name}"] for name in ("a" * 32, "b" * 32, None)] == ["a" * 32, "b" * 32, "0" * 32]

@@ -39,7 +39,6 @@ def audit_log(place: str | None) -> Generator[None]:
     lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
     writer = QueueListener(lines, handler)
     to_writer = QueueHandler(lines)
-    before = logger.level, logger.propagate
     logger.addHandler(to_writer)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -49,18 +48,17 @@ def audit_log(place: str | None) -> Generator[None]:
     finally:
         writer.stop()
         logger.removeHandler(to_writer)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
+        logger.setLevel(logging.NOTSET)
         handler.close()
 
 
 def note(scope: MutableMapping[str, Any], call: Call, status: int | None) -> None:
     """Write down a request that has ended.
 
-    The path is that of the route, which holds no ids; of a request of MCP its method is told, and the name of a tool.
+    The path is that of the route, which contains no ids. A request of MCP has its method, and the name of a tool.
 
     Args:
-        status: Of the answer; ``None`` where the client has left before there was one.
+        status: Of the answer; ``None`` if the client left before there was one.
     """
     if not logger.isEnabledFor(logging.INFO):
         return

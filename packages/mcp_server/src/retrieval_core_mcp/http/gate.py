@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from opentelemetry import context, propagate
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -26,8 +27,7 @@ from retrieval_core_mcp.http.receiving import Pace, read_body, received
 from retrieval_core_mcp.http.tokens import find_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Generator, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -94,7 +94,6 @@ class Gate:
         self._pace = Pace(settings.receive_seconds, settings.min_bytes_per_second)
         self._most_bytes = settings.max_body_bytes
         self._patience = settings.request_seconds
-        self._traced = _tracing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -108,7 +107,7 @@ class Gate:
         call = Call(given if _REQUEST_ID.fullmatch(given) else uuid4().hex)
         scope.setdefault("state", {})["call"] = call
         answer = AnswerSender(send, call.request_id, self._cross_origin(headers), self._patience)
-        with self._traced(headers), self._metrics.request(scope, answer, call):
+        with _traced(headers), self._metrics.request(scope, answer, call):
             try:
                 await self._handle(scope, headers, receive, answer, call)
             except asyncio.CancelledError:
@@ -285,19 +284,12 @@ class AnswerSender:
             raise NobodyReadsError from None
 
 
-def _tracing() -> Callable[[Headers], AbstractContextManager[None]]:
-    """Return what makes the span in the header ``traceparent`` the parent of what is recorded of a request."""
+@contextmanager
+def _traced(headers: Headers) -> Generator[None]:
+    """Make the span in the header ``traceparent`` the parent of what is recorded of a request."""
+    token = context.attach(propagate.extract(headers)) if "traceparent" in headers else None
     try:
-        from opentelemetry import context, propagate  # noqa: PLC0415 - an extra
-    except ImportError:
-        return lambda _: nullcontext()
-
-    @contextmanager
-    def attached(headers: Headers) -> Generator[None]:
-        token = context.attach(propagate.extract(headers))
-        try:
-            yield
-        finally:
+        yield
+    finally:
+        if token is not None:
             context.detach(token)
-
-    return lambda headers: attached(headers) if "traceparent" in headers else nullcontext()
