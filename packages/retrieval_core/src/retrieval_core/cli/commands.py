@@ -20,6 +20,7 @@ from retrieval_core.cli.common import (
     count,
     format_footer,
     index_options,
+    listed,
     print_error,
     print_json,
     print_json_line,
@@ -41,7 +42,7 @@ from retrieval_core.cli.suite import suite_group
 from retrieval_core.errors import EmbeddingError, RetrievalError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from retrieval_core.cli.common import Given
     from retrieval_core.config import RetrievalConfig
@@ -243,8 +244,7 @@ def _warnings(report: IndexReport) -> Iterator[str]:
     for note in report.notes:
         files.setdefault(note.message, []).append(note.path)
     for message, paths in files.items():
-        more = f" and {len(paths) - MOST_FILES:,} more" * (len(paths) > MOST_FILES)
-        yield f"{', '.join(paths[:MOST_FILES])}{more}: {message}"
+        yield f"{listed(paths, MOST_FILES)}: {message}"
 
 
 def _skipped_files(types: Mapping[str, int]) -> str:
@@ -270,22 +270,17 @@ def _print_memory(config: RetrievalConfig, before: Mapping[str, Any]) -> None:
 
     now = remembered_settings(config)
     if new := [key for key, value in now.items() if key not in before or before[key] != value]:
-        click.echo(f"Settings remembered with the index: {_listed(new)}")
+        click.echo(f"Settings remembered with the index: {listed(new, MOST_KEYS)}")
     if config.provenance is None or config.store.kind == "memory":
         return
     file = find_settings_file(Path(config.index))
     missing = left_out(config, now)
     code = [key for key in missing if names_code(key, reduce(getattr, key.split("."), config))]
     if code:
-        click.echo(f"Not remembered, since it is custom code: {_listed(code)}. Set it in each command.")
+        click.echo(f"Not remembered, since it is custom code: {listed(code, MOST_KEYS)}. Set it in each command.")
     if missing := [key for key in missing if key not in code]:
         place = FILE_NAME if file is None else str(file)
-        click.echo(f"Not remembered: {_listed(missing)}. To use them without flags, put them in {place}.")
-
-
-def _listed(keys: Collection[str]) -> str:
-    shown = ", ".join(list(keys)[:MOST_KEYS])
-    return shown if len(keys) <= MOST_KEYS else f"{shown} and {len(keys) - MOST_KEYS} more"
+        click.echo(f"Not remembered: {listed(missing, MOST_KEYS)}. To use them without flags, put them in {place}.")
 
 
 @main.command("open", context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -145,6 +145,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def listed(items: Sequence[str], most: int) -> str:
+    """Return items with commas in between; of many, the first ones and how many more there are."""
+    return ", ".join(items[:most]) + (f" and {len(items) - most:,} more" if len(items) > most else "")
+
+
 def format_seconds(milliseconds: float) -> str:
     """Return a duration, such as ``0.8 s``."""
     return f"{milliseconds / 1000:.1f} s" if milliseconds >= 50 else "<0.1 s"

@@ -17,7 +17,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import click
@@ -53,10 +53,10 @@ from retrieval_core.installation import install_command
 from retrieval_core.ports import as_plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from retrieval_core.config.kinds import Port
-    from retrieval_core.ports import LLM, Plugin
+    from retrieval_core.ports import LLM
 
 _EXTRA_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*extra == ['"](?P<extra>[\w-]+)['"]""")
 """A line of a distribution's ``Requires-Dist`` that belongs to an extra."""
@@ -88,30 +88,8 @@ class Finding:
     detail: str
 
 
-class _Probe:
-    """An adapter's answer, and the components to close after it."""
-
-    def __init__(self, answer: Callable[[], Awaitable[str]] | str, *used: object) -> None:
-        self._answer = answer
-        self._used = used
-
-    async def get(self, seconds: float) -> str:
-        """Return the answer.
-
-        Raises:
-            TimeoutError: It took longer.
-        """
-        if isinstance(self._answer, str):
-            return self._answer
-        async with AsyncExitStack() as stack:
-            for part in self._used:
-                if (close := getattr(part, "aclose", None)) is not None:
-                    stack.push_async_callback(close)
-            async with asyncio.timeout(seconds):
-                return await self._answer()
-
-
-_Build: TypeAlias = "Callable[[RetrievalConfig], _Probe]"
+_Build: TypeAlias = "Callable[[RetrievalConfig], tuple[Any, ...]]"
+"""Returns an adapter, or its answer if it needs no call, and then further components to close."""
 
 
 def examine(config: RetrievalConfig) -> Iterator[Finding]:
@@ -146,14 +124,32 @@ def examine_parts(config: RetrievalConfig) -> Iterator[Finding]:
 
 
 def _answer(build: _Build, config: RetrievalConfig, kind: str, seconds: float) -> str:
-    return asyncio.run(build(config).get(seconds)) or f"created by {kind}, not called"
+    adapter, *used = build(config)
+    if isinstance(adapter, str):
+        return adapter
+
+    async def ask() -> str:
+        async with AsyncExitStack() as stack:
+            for part in (adapter, *used):
+                if (close := getattr(part, "aclose", None)) is not None:
+                    stack.push_async_callback(close)
+            async with asyncio.timeout(seconds):
+                return await adapter.probe()
+
+    try:
+        return asyncio.run(ask()) or f"created by {kind}, not called"
+    except EmbedderMismatchError as error:
+        if error.opened_with is None and config.embedder.kind != NONE:
+            msg = "not checked: the embedder failed"
+            raise UnsupportedError(msg) from error
+        raise
 
 
 def _parts(config: RetrievalConfig) -> Iterator[tuple[str, Port, str, _Build]]:
     """Yield what is configured: its name, its port and kind, and how to build it."""
     yield "embedder", kinds.EMBEDDER, config.embedder.kind, _embedder
     if config.llm.kind != NONE:
-        yield "language model", kinds.LLM, config.llm.kind, lambda config: _of(build_llm(config.llm))
+        yield "language model", kinds.LLM, config.llm.kind, lambda config: (build_llm(config.llm),)
     for name in config.transform.use:
         build = _graph if name == "graph" else partial(_stage, kinds.TRANSFORMER, name)
         yield f"transformer {name}", kinds.TRANSFORMER, name, build
@@ -170,25 +166,21 @@ def _parts(config: RetrievalConfig) -> Iterator[tuple[str, Port, str, _Build]]:
     if config.answer.verify or ":" in verifier:
         yield "verifier", kinds.VERIFIER, verifier, partial(_stage, kinds.VERIFIER, verifier)
     if config.cache.kind not in {"memory", NONE}:
-        yield "cache", kinds.CACHE, config.cache.kind, lambda config: _of(build_cache(config.cache))
+        yield "cache", kinds.CACHE, config.cache.kind, lambda config: (build_cache(config.cache),)
     yield "index", kinds.STORE, config.store.kind, _store
 
 
-def _of(adapter: Plugin | None, *used: object, nothing: str = "") -> _Probe:
-    return _Probe(nothing) if adapter is None else _Probe(adapter.probe, adapter, *used)
+def _embedder(config: RetrievalConfig) -> tuple[Any, ...]:
+    return (build_embedder(config.embedder) or "none configured: keyword search only",)
 
 
-def _embedder(config: RetrievalConfig) -> _Probe:
-    return _of(build_embedder(config.embedder), nothing="none configured: keyword search only")
-
-
-def _stage(port: Port, kind: str, config: RetrievalConfig) -> _Probe:
+def _stage(port: Port, kind: str, config: RetrievalConfig) -> tuple[Any, ...]:
     llm = _llm(config) if getattr(port.find(kind), "needs_llm", False) else None
     if llm is not None and port == kinds.TRANSFORMER:
         llm = model_for(config.transform, llm)
     embedder = build_embedder(config.embedder) if port == kinds.PRUNER else None
     made = make(port, kind, getattr(config, port.section), AdapterParts(llm, embedder))
-    return _of(as_plugin(made, BASES[port.section]), embedder)
+    return as_plugin(made, BASES[port.section]), embedder
 
 
 def _llm(config: RetrievalConfig, advice: str = "disabled: it needs a language model. Set llm.kind.") -> LLM:
@@ -207,51 +199,39 @@ def _llm(config: RetrievalConfig, advice: str = "disabled: it needs a language m
     return llm
 
 
-def _graph(config: RetrievalConfig) -> _Probe:
+def _graph(config: RetrievalConfig) -> tuple[Any, ...]:
     if config.graph.file is None:
         msg = "disabled: there is no graph. Set graph.file."
         raise UnsupportedError(msg)
     from retrieval_core.adapters.graph import GraphFiles  # noqa: PLC0415 - only if it is configured
 
-    return _Probe(GraphFiles(config.graph.file).probe)
+    return (GraphFiles(config.graph.file),)
 
 
-def _condenser(config: RetrievalConfig) -> _Probe:
+def _condenser(config: RetrievalConfig) -> tuple[Any, ...]:
     """Return what makes a question of a conversation stand alone."""
     is_asked = config.transform.history == "llm"
     llm = _llm(config, "no language model: a rule is used. Set llm.kind.") if is_asked else None
-    return _of(build_condenser(config.transform, llm), nothing="queries stay unchanged")
+    return (build_condenser(config.transform, llm) or "queries stay unchanged",)
 
 
-def _evaluator(config: RetrievalConfig) -> _Probe:
+def _evaluator(config: RetrievalConfig) -> tuple[Any, ...]:
     try:
         llm, embedder = build_llm(config.llm), build_embedder(config.embedder)
     except RetrievalError as error:
         msg = "not checked: the language model or the embedder failed"
         raise UnsupportedError(msg) from error
-    return _of(build_evaluator(config.evaluation, llm, embedder), llm, embedder)
+    return build_evaluator(config.evaluation, llm, embedder), llm, embedder
 
 
-def _store(config: RetrievalConfig) -> _Probe:
+def _store(config: RetrievalConfig) -> tuple[Any, ...]:
     if lacking := list(missing_settings(RetrievalConfig(store=config.store), with_embedder=False)):
         msg = f"missing setting: {', '.join(lacking)}. Set it in the environment or under store.{config.store.kind}."
         raise ConfigurationError(msg, missing_keys=lacking)
-    try:
-        embedder, has_failed = build_embedder(config.embedder), False
-    except RetrievalError:
-        embedder, has_failed = None, True
-    store = build_store(config.store, Path(config.index), embedder, analyzer=build_analyzer(config.analysis))
-
-    async def answer() -> str:
-        try:
-            return await store.probe()
-        except EmbedderMismatchError as error:
-            if not has_failed:
-                raise
-            msg = "not checked: the embedder failed"
-            raise UnsupportedError(msg) from error
-
-    return _Probe(answer, store, embedder)
+    embedder = None
+    with suppress(RetrievalError):  # which is another finding
+        embedder = build_embedder(config.embedder)
+    return build_store(config.store, Path(config.index), embedder, analyzer=build_analyzer(config.analysis)), embedder
 
 
 def _sqlite() -> Finding:
