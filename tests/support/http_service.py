@@ -13,10 +13,10 @@ import httpx2
 from retrieval_core import Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
 from retrieval_core.run.observe import Metrics
+from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core_mcp import Library, ServerSettings, create_server
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
-from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
 from retrieval_core_mcp.http.openapi import document
 from retrieval_core_mcp.http.settings import HttpSettings
 
@@ -79,7 +79,7 @@ class Service:
         first = next(iter(indexes.values()))
         own = ServerSettings(retrieval=first.config, http=self.settings, allow_writes=allow_writes)
         libraries = {name: _library(own, index) for name, index in indexes.items()}
-        served = [ServedIndex(name, index, libraries[name], self.settings.base_url) for name, index in indexes.items()]
+        served = [_served(name, index, self.settings.base_url) for name, index in indexes.items()]
         mcp = create_server(own, libraries)
         self.indexes = ServedIndexes(*served)
         self.app: Gate = create_app(
@@ -91,6 +91,15 @@ class Service:
         """Send a request, and return the whole answer."""
         headers = {**bearer(token), **request.pop("headers", {})}
         return await self.client.request(method, path, headers=headers, **request)
+
+
+def _served(name: str, index: Index, base_url: str | None) -> ServedIndex:
+    def give(**_: object) -> Index:
+        return index
+
+    served = ServedIndex(name, index.config, base_url=base_url, open_index=give)
+    served.open()
+    return served
 
 
 def _library(settings: ServerSettings, index: Index) -> Library:

@@ -107,7 +107,7 @@ class TestSearch:
         async def check(service: Service) -> None:
             told = (await search(service, mode=mode)).json()
             ids = tuple(result["metadata"]["chunk_id"] for result in told["results"])
-            store = next(iter(service.indexes)).index.store
+            store = (await next(iter(service.indexes)).index()).store
             vectors = (await store.fetch(FetchRequest(chunk_ids=ids, with_vectors=True))).vectors
             question = await embedder.embed_query(QUESTION)
             for result, name in zip(told["results"], ids, strict=True):
@@ -315,7 +315,7 @@ class TestFailures:
 
     def test_a_store_that_is_down_is_named_without_its_place(self, served: Served) -> None:
         async def check(service: Service) -> None:
-            index = next(iter(service.indexes)).index
+            index = await next(iter(service.indexes)).index()
 
             async def down(_request: Any) -> Any:
                 raise StoreError("the disk of /srv/data/secret/index.db is gone")
@@ -348,7 +348,7 @@ class TestFailures:
         self, served: Served, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def check(service: Service) -> None:
-            index = next(iter(service.indexes)).index
+            index = await next(iter(service.indexes)).index()
 
             async def broken(*_: Any, **__: Any) -> Any:
                 raise ZeroDivisionError("a secret of /srv/data")
@@ -406,7 +406,7 @@ class TestIndexes:
             async def broken(*_: Any, **__: Any) -> Any:
                 raise IndexFormatError("damaged")
 
-            index = next(iter(service.indexes)).index
+            index = await next(iter(service.indexes)).index()
             with monkeypatch.context() as patched:
                 patched.setattr(index.store, "describe", broken)
                 (listed,) = (await service.ask("GET", "/v1/indexes")).json()["indexes"]

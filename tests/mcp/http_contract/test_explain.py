@@ -83,7 +83,7 @@ def test_results_are_whole_passages_with_the_words_of_the_question_marked(served
 
 def test_an_index_without_vectors_is_explained_too(served: Served) -> None:
     async def check(service: Service) -> None:
-        await service.indexes.named(None).index.aadd_documents(DOCUMENTS)
+        await (await service.indexes.named(None).index()).aadd_documents(DOCUMENTS)
         told = (await explain(service)).json()
         assert told["results"][0]["id"] == "moon.md#0"
         assert "dense" not in told["results"][0]["scores"]

@@ -96,7 +96,7 @@ def test_a_model_that_is_down_leaves_the_former_file(served: Served, tmp_path: P
 
     async def check(service: Service) -> None:
         await events(service, "mars.md", MARS)
-        embedder = service.indexes.named(None).index.embedder
+        embedder = (await service.indexes.named(None).index()).embedder
         assert isinstance(embedder, FakeEmbedder)
         embedder.failure = EmbeddingError("the model is down")
         last = (await events(service, "mars.md", b"# Venus\n\nAnother planet.\n"))[-1]

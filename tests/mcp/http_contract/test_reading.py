@@ -40,7 +40,7 @@ def test_documents_are_listed_in_parts(served: Served) -> None:
         first = await read(service, "/v1/documents?limit=2")
         assert first == {"documents": whole["documents"][:2], "total": 3, "next_cursor": "sea.md"}
         # What comes and goes in between moves nothing.
-        await service.indexes.named(None).index.adelete("sea.md")
+        await (await service.indexes.named(None).index()).adelete("sea.md")
         assert await read(service, "/v1/documents?limit=2&cursor=sea.md") == {
             "documents": whole["documents"][2:],
             "total": 2,
@@ -206,7 +206,7 @@ def test_the_page_of_a_passage(tmp_path: Path) -> None:
             ("x/page", "all", "Chunk x not found"),
             ("tides.pdf%230/page", "one", "Chunk tides.pdf#0 not found"),
             ("tides.pdf%230/page.png", "one", "Chunk tides.pdf#0 not found"),
-            ("more/page", "one", "the page cannot be shown: this token may see a part of the document only"),
+            ("more/page", "one", "there is no page to show: the caller may see only some of the document"),
         ):
             refused = await service.ask("GET", f"/v1/chunks/{path}", token)
             assert (refused.status_code, refused.json()["errors"]) == (404, [message])

@@ -13,7 +13,7 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 
 from retrieval_core.ingest import reading
 from retrieval_core.ingest.isolated import read_isolated
-from retrieval_core_mcp.http.files import FOLDER
+from retrieval_core.service.uploads import FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -387,12 +387,14 @@ class NotFoundError(RetrievalError):
     Attributes:
         what: ``Index``, ``Chunk``, ``Document`` or ``Page``.
         name: Its name or ID, as it was given.
+        reason: Why, if that is known.
     """
 
     def __init__(self, what: str, name: str, reason: str | None = None) -> None:
         super().__init__(f"{what} {name} not found" + (f": {reason}" if reason else ""))
         self.what = what
         self.name = name
+        self.reason = reason
 
 
 class NotPermittedError(RetrievalError):

@@ -71,7 +71,7 @@ def note(scope: MutableMapping[str, Any], call: Call, status: int | None) -> Non
         "method": scope["method"],
         "route": getattr(scope.get("route"), "path", None),
         "mcp": state.get("mcp"),
-        "index": call.served.name if call.served is not None else state.get("index"),
+        "index": ", ".join(each.name for each in call.served) or state.get("index"),
         "status": status,
         "milliseconds": round((time.monotonic() - call.arrived) * 1000, 1),
     }

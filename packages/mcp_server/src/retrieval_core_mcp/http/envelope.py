@@ -12,8 +12,8 @@ from starlette.responses import Response
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from retrieval_core.service.served import ServedIndex
     from retrieval_core.types.filters import Filter
-    from retrieval_core_mcp.http.indexes import ServedIndex
     from retrieval_core_mcp.http.tokens import BearerToken
 
 
@@ -29,7 +29,7 @@ class Call:
         share: Names who shares places and sessions with others; ``None`` if there is only one caller.
         query: The question as it arrived; ``None`` before the body was read.
         threshold: The valid one, 0 before it is known.
-        served: The index that is asked; ``None`` before it is known.
+        served: The indexes that are searched, read or changed; none before they are known.
     """
 
     request_id: str
@@ -38,7 +38,7 @@ class Call:
     share: str | None = None
     query: str | None = None
     threshold: float = 0.0
-    served: ServedIndex | None = None
+    served: tuple[ServedIndex, ...] = ()
     arrived: float = field(default_factory=time.monotonic)
 
     @property

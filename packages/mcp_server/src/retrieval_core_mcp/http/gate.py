@@ -204,7 +204,7 @@ def _refusal(error: Exception, scope: Scope, call: Call) -> Response:
         elif error.status_code == 404:
             message = "there is nothing at this path; /openapi.json has all that there are"
         error = RequestError(error.status_code, message, headers=error.headers)
-    return error_response(call, refused(error, None, call.request_id))
+    return error_response(call, refused(error, call))
 
 
 def check_framing(headers: Headers) -> None:

@@ -1,122 +1,94 @@
-"""Turn errors of the library into HTTP statuses and messages of the contract."""
+"""Errors as the statuses and messages of the contract."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
 from starlette.requests import ClientDisconnect
 
 from retrieval_core import errors
-from retrieval_core.config import without_credentials
-from retrieval_core_mcp.explain import scrub
-from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from retrieval_core_mcp.http.indexes import ServedIndex
+    from retrieval_core.service.served import ServedIndex
+    from retrieval_core.service.service_context import ServiceContext
+    from retrieval_core_mcp.http.envelope import Call
 
 logger = logging.getLogger(__name__)
 
-LONGEST_MESSAGE = 1_000
-_MESSAGES = frozenset({"error", "decision", "reason"})
-_ENTRIES = frozenset({"stages", "degraded", "fallbacks"})
+NO_VECTORS = "the index {index} contains no vectors, so that nothing in it has a similarity score"
+NOT_SET_UP = 501
+_PROBLEMS: tuple[tuple[tuple[type[Exception], ...], int, tuple[str, ...]], ...] = (
+    ((ClientDisconnect,), 499, ("the client has left",)),  # which nobody reads, and the metrics count
+    ((errors.QueryValidationError,), 400, ("query_text cannot be empty",)),
+    ((errors.FilterError, errors.InvalidParameterError), 400, ("{message}",)),
+    ((errors.NotFoundError,), 404, ("{message}",)),
+    ((errors.NotPermittedError,), 403, ("{message}",)),
+    ((errors.DeadlineExceededError,), 503, ("the request took longer than the service allows",)),
+    ((errors.EmbeddingError, errors.ModelNotFoundError), 503, ("Failed to embed query: {message}",)),
+    ((errors.ConfigurationError,), NOT_SET_UP, ("the service is not set up for this: {message}",)),
+    (
+        (errors.StoreError, errors.SearchError, errors.ServiceError),
+        503,
+        ("{store} service unavailable at {address}", "{message}"),
+    ),
+)
+"""Statuses and messages by the kind of error; the first row that fits is taken."""
+_STORES = {"sqlite": "SQLite", "lancedb": "LanceDB", "memory": "Memory"}
 
 
-def refused(  # noqa: PLR0911 - one for each kind
-    error: Exception, served: ServedIndex | None, request_id: str
-) -> RequestError:
-    """Return how a request that failed is answered; what nobody expected is logged.
+def refused(error: BaseException, call: Call, context: ServiceContext | None = None) -> RequestError:
+    """Return the answer to a request that failed, and log what nobody expected.
 
     Args:
-        served: The index that was asked; ``None`` where the request did not get that far.
-        request_id: For finding the error in the log.
+        context: Makes messages fit for callers; ``None`` before the request has one.
     """
-    match error:
-        case RequestError():
-            return error
-        case ClientDisconnect():
-            return RequestError(499, "the client has left")  # which nobody reads, and the metrics count
-        case errors.QueryValidationError():
-            return RequestError(400, "query_text cannot be empty")
-        case errors.FilterError() | errors.InvalidParameterError():
-            return RequestError(400, _said(error, served))
-        case errors.DeadlineExceededError():
-            return RequestError(503, "the request took longer than the service allows", headers={"retry-after": "1"})
-        case errors.EmbeddingError() | errors.ModelNotFoundError() if served is not None:
-            cause = error.__cause__
-            return not_embedded(_said(cause if isinstance(cause, errors.RetrievalError) else error, served))
-        case errors.ConfigurationError():
-            logger.error("request %s: %s", request_id, error)
-            return RequestError(501, f"the service is not set up for this: {_said(error, served)}")
-        case errors.EmbedderMismatchError() if served is not None and error.indexed_with is None:
-            return no_vectors(served)
-        case errors.StoreError() | errors.SearchError() | errors.ServiceError() if served is not None:
-            logger.warning("request %s: %s: %s", request_id, type(error).__name__, error)
-            return RequestError(
-                503,
-                f"{served.store} service unavailable at {served.address}",
-                _said(error, served),
-                headers={"retry-after": "1"},
-            )
-        case _:
-            logger.error("request %s failed", request_id, exc_info=error)
-            return RequestError(500, f"Internal server error: {type(error).__name__} (request {request_id})")
-
-
-def not_embedded(reason: str) -> RequestError:
-    """Return how a request is answered whose question could not be embedded."""
-    return RequestError(503, f"Failed to embed query: {reason}", headers={"retry-after": "1"})
-
-
-def incomplete(reason: str, served: ServedIndex) -> RequestError:
-    """Return how a search is answered that has no results, and of which a part failed."""
-    return RequestError(503, f"The search failed: {shown(reason, served)}", headers={"retry-after": "1"})
-
-
-def no_vectors(served: ServedIndex) -> RequestError:
-    """Return how a search is answered in an index that has no vectors, and so no similarities."""
-    name = next((part.name for part in served.parts if not part.embeds), served.name)
-    return RequestError(400, f"the index {name} contains no vectors, so that nothing in it has a similarity score")
-
-
-def _said(error: BaseException, served: ServedIndex | None) -> str:
-    """Return an error's message, without what others than this library say in it, and without paths."""
-    text = str(error) or type(error).__name__
-    if isinstance(error, errors.MissingExtraError):  # the command that installs it names folders of this machine
-        text = f"{error.needed_for} needs the extra {error.extra!r}, which is not installed"
-    cause = error.__cause__
-    while cause is not None:
-        if not isinstance(cause, errors.RetrievalError) and (foreign := str(cause)):
-            text = text.replace(foreign, type(cause).__name__)
-        cause = cause.__cause__
-    return shown(text, served)
-
-
-def entry_shown(entry: Mapping[str, Any], served: ServedIndex) -> dict[str, Any]:
-    """Return what a stage did, or was done without, with its messages as clients see them."""
-    told = dict(entry)
-    for name in _MESSAGES & told.keys():
-        if isinstance(told[name], str):
-            told[name] = shown(told[name], served)
-    if told.get("failed"):
-        told["failed"] = [entry_shown(each, served) for each in told["failed"]]
-    return told
-
-
-def result_shown(told: dict[str, Any], served: ServedIndex) -> dict[str, Any]:
-    """Return a pack or an answer, in JSON, with the messages of its stages as clients see them."""
-    return {
-        name: [entry_shown(entry, served) for entry in value] if name in _ENTRIES else value
-        for name, value in told.items()
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, errors.EmbedderMismatchError) and error.indexed_with is None:
+        return RequestError(400, NO_VECTORS.format(index=", ".join(each.name for each in call.served)))
+    row = next((row for row in _PROBLEMS if isinstance(error, row[0])), None)
+    if row is None or (context is None and not isinstance(error, ClientDisconnect)):
+        logger.error("request %s failed", call.request_id, exc_info=error)
+        return RequestError(500, f"Internal server error: {type(error).__name__} (request {call.request_id})")
+    _, status, messages = row
+    if status >= 500:
+        level = logging.ERROR if status == NOT_SET_UP else logging.WARNING
+        logger.log(level, "request %s: %s: %s", call.request_id, type(error).__name__, error)
+    words = {
+        "message": _message_of(error, context),
+        "store": store_name(call.served[0]) if call.served else "Index",
+        "address": store_address(call.served[0]) if call.served else "urn:retrieval",
     }
+    headers = {"retry-after": "1"} if status == 503 else None
+    return RequestError(status, *(message.format(**words) for message in messages), headers=headers)
 
 
-def shown(text: str, served: ServedIndex | None) -> str:
-    """Return a message for a client: one line, without paths of this machine and without credentials."""
-    text = without_credentials(text)
-    for config in () if served is None else served.configs:
-        text = scrub(text, config)
-    return in_one_line(text, LONGEST_MESSAGE)
+def _message_of(error: BaseException, context: ServiceContext | None) -> str:
+    if context is None:
+        return type(error).__name__
+    if isinstance(error, errors.NotFoundError) and error.what == "Page":
+        return f"there is no page to show: {context.redact(error.reason or '')}"
+    cause = error.__cause__
+    is_embedding = isinstance(error, errors.EmbeddingError)
+    return context.message_of(cause if is_embedding and isinstance(cause, errors.RetrievalError) else error)
+
+
+def store_name(served: ServedIndex) -> str:
+    """Return the name of an index's store, for people."""
+    kind = served.config.store.kind
+    return _STORES.get(kind, "Index" if ":" in kind else kind.capitalize())
+
+
+def store_address(served: ServedIndex) -> str:
+    """Return where the store of an index is, without credentials and paths of this machine."""
+    store = served.config.store
+    settings = getattr(store, store.kind, None)
+    address = getattr(settings, "url", None) or getattr(settings, "host", None)
+    if address is None:
+        return f"urn:retrieval:{quote(served.name, safe='')}"
+    parts = urlsplit(str(address))
+    place = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+    return f"{parts.scheme}://{place}" if place else str(address)

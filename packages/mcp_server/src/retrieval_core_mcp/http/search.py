@@ -1,154 +1,231 @@
-"""Searching, by the contract: from a ``SearchQuery`` to a ``RetrievalResponse``."""
+"""Queries by the contract: requests of the service from a ``SearchQuery``, and the contents of the answers."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.errors import EmbeddingError
-from retrieval_core.index.serialization import chunk_to_json, relevance_to_json
-from retrieval_core.types import Degradation
-from retrieval_core_mcp.http.indexes import utc
-from retrieval_core_mcp.http.problems import entry_shown, incomplete, no_vectors, not_embedded, shown
-from retrieval_core_mcp.tenancy import narrowed, own_result
+from retrieval_core.errors import InvalidParameterError
+from retrieval_core.index.serialization import chunk_to_json, pack_to_json, relevance_to_json
+from retrieval_core.service import explaining, searching
+from retrieval_core.service.reading import in_utc
+from retrieval_core_mcp.http.envelope import RequestError
+from retrieval_core_mcp.http.problems import NO_VECTORS
+from retrieval_core_mcp.http.sources import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from retrieval_core.compat.service import SearchQuery
-    from retrieval_core.pipeline.options import QueryOptions
-    from retrieval_core.types import Hit, RetrievalResult, StageRecord
-    from retrieval_core_mcp.http.envelope import Call
-    from retrieval_core_mcp.http.indexes import ServedIndex
+    from retrieval_core.service.served import ServedIndex
+    from retrieval_core.service.service_context import ServiceContext
+    from retrieval_core.types import Degradation, Hit, RetrievalResult, StageRecord
+    from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery
+
+    Q = TypeVar("Q", bound=searching.Query)
 
 
-async def search(call: Call, query: SearchQuery, served: ServedIndex) -> dict[str, Any]:
-    """Answer a search.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The contents of an answer to a query, which the envelope goes around.
 
-    The configured mode, or the one asked for, picks the results; they are sorted by their similarity to the question.
+    Attributes:
+        count: Number of results.
+        facts: Further facts on the execution.
+    """
+
+    contents: dict[str, Any]
+    count: int
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+async def search(context: ServiceContext, query: SearchQuery) -> Found:
+    """Search. The configured or requested mode picks the results; they are sorted by their similarity to the query.
 
     Raises:
-        RequestError: The index has no vectors, or the question could not be embedded and the caller did not allow that.
-        RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
+        RequestError: The index contains no vectors, or the search failed without results.
+        RetrievalError: As :func:`retrieval_core.service.searching.search`.
     """
-    if not served.embeds:
-        raise no_vectors(served)
     started = datetime.now(UTC)
-    result = await find(call, query, served, query.filters, query.top_k)
-    without = [entry for entry in result.degraded if entry.stage == "embed"]
-    if without and not query.allow_degraded:
-        raise not_embedded(shown(without[0].reason, served))
+    await _check_vectors(context, query)
+    request = _request(
+        searching.SearchRequest,
+        query,
+        top_k=query.top_k,
+        score_threshold=_similarity_of_all(query),
+        with_trace=query.explain,
+        with_fallback=query.allow_degraded,
+    )
+    result = await searching.search(context, request)
     if not result.hits and (error := result.metadata.get("error")) is not None:
-        raise incomplete(str(error), served)
-    hits = in_order(result.hits, query.similarity_threshold)
-    answer: dict[str, Any] = {
-        "query": call.query,
-        "status": "success",
-        "results": [_result(hit, rank, served) for rank, hit in enumerate(hits, 1)],
-        "execution": call.execution(len(hits), **_times(result, started)),
-        "errors": [],
+        raise _failed(str(error))
+    least = query.similarity_threshold
+    similar = [hit for hit in result.hits if _similarity(hit) >= least]
+    hits = sorted(similar, key=lambda hit: (-_similarity(hit), hit.id))
+    served = context.index((query.indexes or (query.index,))[0])
+    by_name = {each.name: each for each in context.indexes} if query.indexes else {}
+    told: dict[str, Any] = {
+        "results": [_result(hit, rank, by_name.get(hit.source_index or "", served)) for rank, hit in enumerate(hits, 1)]
     }
     if result.relevance is not None and (result.relevance.note or query.explain):
-        answer["relevance"] = relevance_to_json(result.relevance)
+        told["relevance"] = relevance_to_json(result.relevance)
     if result.degraded:
-        answer["degraded"] = degraded(result.degraded, served)
+        told["degraded"] = _degraded(result.degraded)
     if query.explain:
-        answer["trace"] = {
-            "stages": [stage_to_json(record, served) for record in result.trace],
-            "hits": [_traced(hit) for hit in result.hits if similarity(hit) >= query.similarity_threshold],
+        told["trace"] = {
+            "stages": [_stage_to_json(record) for record in result.trace],
+            "hits": [_traced(hit) for hit in similar],
         }
-    return answer
+    return Found(told, len(hits), _times(result, started))
 
 
-async def find(
-    call: Call,
-    query: SearchQuery,
-    served: ServedIndex,
-    filters: Mapping[str, Any] | None,
-    top_k: int,
-    *,
-    use_cache: bool = True,
-) -> RetrievalResult:
-    """Ask an index a question, as far as its caller may see it.
-
-    Args:
-        query: What is asked, but for the two that follow.
+async def pack_context(context: ServiceContext, query: ContextQuery) -> Found:
+    """Search, and pack the results for a language model.
 
     Raises:
-        RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
+        RequestError: There are no similarities for the threshold, or the search failed without results.
+        RetrievalError: As :func:`retrieval_core.service.searching.pack_context`.
     """
-    embeds = served.embeds
-    # With a threshold a search by words embeds the question too, and every hit has its similarity.
-    threshold = query.similarity_threshold if query.similarity_threshold or query.mode == "lexical" else None
-    options: QueryOptions = {
-        "top_k": top_k,
-        "mode": query.mode if embeds else query.mode or "lexical",
-        "history": query.history,
-        "score_threshold": threshold if embeds else None,
-        "use_cache": use_cache,
+    if query.similarity_threshold:
+        await _check_vectors(context, query)
+    request = _request(searching.ContextRequest, query, **_budget(query))
+    pack = await searching.pack_context(context, request)
+    if not pack.passages and pack.note in {entry.reason for entry in pack.degraded}:
+        raise _failed(pack.note or "")
+    return Found(pack_to_json(pack), len(pack.citations))
+
+
+def answer_request(query: AnswerQuery) -> searching.AnswerRequest:
+    """Return the request of the service for a question."""
+    return _request(searching.AnswerRequest, query, **_budget(query), verify=query.verify)
+
+
+async def explain(context: ServiceContext, query: ExplainQuery) -> Found:
+    """Search, and say what each stage did and what became of the expected chunk.
+
+    Raises:
+        RequestError: There are no similarities for the threshold.
+        RetrievalError: As :func:`retrieval_core.service.explaining.explain`.
+    """
+    if query.similarity_threshold:
+        await _check_vectors(context, query)
+    if query.chunk_id is not None and len(query.indexes or ()) > 1:
+        msg = "a chunk is expected of one index: with chunk_id, name index and not indexes"
+        raise InvalidParameterError(msg)
+    request = _request(
+        explaining.ExplainRequest,
+        query,
+        top_k=query.top_k,
+        score_threshold=_similarity_of_all(query),
+        id=query.chunk_id,
+        with_fallback=query.allow_degraded,
+    )
+    told = await explaining.explain(context, request)
+    found = told.result
+    answer: dict[str, Any] = {
+        "results": [
+            {
+                **_scored(hit, rank),
+                "chunk": chunk_to_json(hit.chunk),
+                "highlights": [[span.start, span.end] for span in spans],
+            }
+            for rank, (hit, spans) in enumerate(zip(found.hits, told.highlights, strict=True), 1)
+        ],
+        "stages": [_stage_to_json(record) for record in found.trace],
     }
-    condition = narrowed(filters, call.condition)
-    try:
-        result = await served.engine.aretrieve(query.query_text, condition, **options, **served.options)
-    except EmbeddingError as error:  # one that does not pass by itself, such as a wrong key
-        if not query.allow_degraded:
-            raise
-        by_words: QueryOptions = {**options, "mode": "lexical", "score_threshold": None}
-        result = await served.engine.aretrieve(query.query_text, condition, **by_words, **served.options)
-        result = replace(result, degraded=(Degradation("embed", str(error)), *result.degraded))
-    return result if call.condition is None else own_result(result)
+    if told.deadline_ms is not None:
+        answer["deadline_ms"] = told.deadline_ms
+    if told.expected is not None:
+        answer["why"] = told.expected.why
+        if told.expected.hit is not None:
+            answer["expected"] = _scored(told.expected.hit, told.expected.rank)
+    if found.relevance is not None:
+        answer["relevance"] = relevance_to_json(found.relevance)
+    return Found({**answer, "degraded": _degraded(found.degraded)}, len(found.hits))
 
 
-def in_order(hits: Sequence[Hit], threshold: float) -> list[Hit]:
-    """Return the hits that are similar enough, the most similar first, and those that are equally so by their ids."""
-    return sorted((hit for hit in hits if similarity(hit) >= threshold), key=lambda hit: (-similarity(hit), hit.id))
+async def _check_vectors(context: ServiceContext, query: SearchQuery) -> None:
+    for name in query.indexes or (query.index,):
+        served = context.index(name)
+        if (await served.index()).embedder is None:
+            raise RequestError(400, NO_VECTORS.format(index=served.name))
 
 
-def similarity(hit: Hit) -> float:
-    """Return the cosine similarity of a hit with the question, in [0, 1]; 0 where it is not known."""
+def _request(kind: type[Q], query: SearchQuery, **own: Any) -> Q:
+    return kind(
+        query=query.query_text,
+        filters=query.filters,
+        index=query.index,
+        indexes=query.indexes,
+        mode=query.mode,
+        history=query.history,
+        **own,
+    )
+
+
+def _similarity_of_all(query: SearchQuery) -> float | None:
+    """Return a threshold, also for a keyword search, which then embeds the query so that every hit has a similarity."""
+    return query.similarity_threshold if query.similarity_threshold or query.mode == "lexical" else None
+
+
+def _budget(query: ContextQuery) -> dict[str, Any]:
+    top_k = query.top_k if "top_k" in query.model_fields_set else None
+    return {"top_k": top_k, "score_threshold": query.similarity_threshold or None, "max_tokens": query.max_tokens}
+
+
+def _failed(reason: str) -> RequestError:
+    return RequestError(503, f"The search failed: {reason}", headers={"retry-after": "1"})
+
+
+def _similarity(hit: Hit) -> float:
+    """Return the cosine similarity of a hit to the query, in [0, 1]; 0 if it is not known."""
     return 0.0 if hit.scores.dense is None else min(1.0, max(0.0, hit.scores.dense))
 
 
-def degraded(entries: Sequence[Degradation], served: ServedIndex) -> list[dict[str, str]]:
-    """Return what was done without."""
-    return [{"stage": entry.stage, "reason": shown(entry.reason, served)} for entry in entries]
-
-
 def _result(hit: Hit, rank: int, served: ServedIndex) -> dict[str, Any]:
-    chunk = hit.chunk
     return {
         "rank": rank,
-        "text": chunk.text,
-        "similarity_score": similarity(hit),
-        "metadata": {**served.of(hit).metadata(chunk), **index_of(hit)},
+        "text": hit.chunk.text,
+        "similarity_score": _similarity(hit),
+        "metadata": {**source_of(hit.chunk, served), **_index_of(hit)},
     }
 
 
 def _traced(hit: Hit) -> dict[str, Any]:
-    """Return what is known of a hit beside what every result has; in the order of the index, whatever ranks it."""
+    """Return what is known of a hit besides its result."""
     known = chunk_to_json(hit.chunk)
     names = ("id", "document_id", "chunk_index", "total_chunks", "embedding_model")
-    return {**{name: known[name] for name in names}, **index_of(hit), "score": hit.score, "scores": scores_of(hit)}
+    return {**{name: known[name] for name in names}, **_index_of(hit), "score": hit.score, "scores": _scores(hit)}
 
 
-def index_of(hit: Hit) -> dict[str, str]:
-    """Return which of several indexes a hit is from; nothing where one was asked."""
+def _scored(hit: Hit, rank: int | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": hit.id, "scores": _scores(hit), **_index_of(hit)}
+    if rank is not None:
+        told |= {"rank": rank, "score": hit.score}
+    if hit.found_by:
+        told["found_by"] = [asdict(origin) for origin in hit.found_by]
+    return told
+
+
+def _index_of(hit: Hit) -> dict[str, str]:
     return {} if hit.source_index is None else {"index": hit.source_index}
 
 
-def scores_of(hit: Hit) -> dict[str, float]:
-    """Return the scores and ranks of a hit at the stages that saw it."""
+def _scores(hit: Hit) -> dict[str, float]:
     return {name: value for name, value in asdict(hit.scores).items() if value is not None}
 
 
-def stage_to_json(record: StageRecord, served: ServedIndex) -> dict[str, Any]:
-    """Return what a stage did, without what it has no value for."""
-    return entry_shown({name: value for name, value in asdict(record).items() if value not in (None, ())}, served)
+def _stage_to_json(record: StageRecord) -> dict[str, Any]:
+    return {name: value for name, value in asdict(record).items() if value not in (None, ())}
+
+
+def _degraded(entries: Sequence[Degradation]) -> list[dict[str, str]]:
+    return [{"stage": entry.stage, "reason": entry.reason} for entry in entries]
 
 
 def _times(result: RetrievalResult, started: datetime) -> dict[str, Any]:
-    """Return when the question was embedded, and how long the store took; nothing of a result from the cache."""
+    """Return when the query was embedded, and how long the store took; nothing for a cached result."""
     if result.from_cache:
         return {}
     took: dict[str, float] = {}
@@ -156,7 +233,7 @@ def _times(result: RetrievalResult, started: datetime) -> dict[str, Any]:
         took[record.stage] = took.get(record.stage, 0.0) + record.milliseconds
     times: dict[str, Any] = {}
     if "embed" in took:
-        times["query_embedded_at"] = utc(started + timedelta(milliseconds=took["embed"]))
+        times["query_embedded_at"] = in_utc(started + timedelta(milliseconds=took["embed"]))
     if sides := [took[side] for side in ("dense", "lexical", "hybrid") if side in took]:
         # Both sides are searched at the same time, and what they found is read afterwards.
         times["qdrant_query_time_ms"] = round(max(sides) + took.get("fetch", 0.0))

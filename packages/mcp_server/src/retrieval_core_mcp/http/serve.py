@@ -14,13 +14,12 @@ import uvicorn
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.open import open_index
 from retrieval_core.run.observe import Metrics, SeveralObservers
+from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
 from retrieval_core_mcp.http.audit import audit_log
 from retrieval_core_mcp.http.connections import WaitingConnections, protocol_of
-from retrieval_core_mcp.http.indexes import ServedIndex, ServedIndexes
 from retrieval_core_mcp.library import Library
 from retrieval_core_mcp.progress import StageProgress
 from retrieval_core_mcp.server import create_server
@@ -31,9 +30,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from retrieval_core.config import RetrievalConfig
-    from retrieval_core.index.index import Index
     from retrieval_core.ports import Embedder
+    from retrieval_core.run.observe import Observer
     from retrieval_core_mcp.http.settings import HttpSettings
     from retrieval_core_mcp.settings import ServerSettings
 
@@ -67,8 +65,14 @@ def serve_http(
     metrics = Metrics()
     try:
         stages = StageProgress()
-        indexes = ServedIndexes(*_opened(settings, places, metrics, stages, embedder), observer=metrics)
-        libraries = {served.name: served.library for served in indexes}
+        opened = _open(settings, places, SeveralObservers(metrics, stages), embedder)
+        indexes = ServedIndexes(*opened, observer=metrics)
+        libraries = {
+            served.name: Library(
+                settings.of_index(served.config.index), open_index=lambda _config, of=served: of.open(), stages=stages
+            )
+            for served in indexes
+        }
         mcp = create_server(settings, libraries, at_once=settings.watch)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
         listening = _listening(settings.http)
@@ -152,23 +156,32 @@ class _Server(uvicorn.Server):
             self._listens(f"http://{shown}:{port}")
 
 
-def _opened(
-    settings: ServerSettings, places: Sequence[str], metrics: Metrics, stages: StageProgress, embedder: Embedder | None
+def _open(
+    settings: ServerSettings, places: Sequence[str], observer: Observer, embedder: Embedder | None
 ) -> list[ServedIndex]:
-    observer = SeveralObservers(metrics, stages)
+    """Open indexes now; those with equal settings of the embedder share one.
+
+    Raises:
+        ConfigurationError: An index can't be opened with its settings.
+    """
+    embedders: list[tuple[object, Embedder | None]] = []
     served: list[ServedIndex] = []
     for name, path in named_indexes(places, settings.retrieval.index).items():
-        config = settings.of_index(path).retrieval
-        # A contract has errors, and every hit of it a score.
-        search = config.search.model_copy(update={"on_unscored": "keep"})
-        own: RetrievalConfig = config.model_copy(update={"raise_on_error": True, "search": search})
-        index = open_index(config=own, embedder=None if served else embedder, observer=observer)
-        served.append(ServedIndex(name, index, _library(settings, index, stages), settings.http.base_url))
+        own = settings.of_index(path)
+        shared = next((each for known, each in embedders if known == own.retrieval.embedder), None)
+        index = ServedIndex(
+            name,
+            own.retrieval,
+            description=settings.described,
+            base_url=settings.http.base_url,
+            roots=settings.roots,
+            wait_seconds=settings.wait_seconds,
+            embedder=shared if served else embedder,
+            observer=observer,
+        )
+        embedders.append((own.retrieval.embedder, index.open().embedder))
+        served.append(index)
     return served
-
-
-def _library(settings: ServerSettings, index: Index, stages: StageProgress) -> Library:
-    return Library(settings.of_index(index.config.index), open_index=lambda _config: index, stages=stages)
 
 
 def _listening(settings: HttpSettings) -> socket.socket:

@@ -47,7 +47,7 @@ class QuoteResponse(ServiceModel):
         str | None, Field(description="The words as they are there; the start of the chunk if they are not found")
     ] = None
     offset: Annotated[int | None, Field(description="Start in that text, in code points")] = None
-    file_changed: Annotated[bool, Field(description="Whether the file was changed after it was indexed")] = False
+    file_changed: Annotated[bool, Field(description="Whether the file was changed after it was indexed")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.service.reading import ChunkRequest, Id, read_chunk
-from retrieval_core.service.searching import Query, SearchRequest, search
+from retrieval_core.service.searching import Query, SearchRequest, WithFallback, search
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -28,6 +28,7 @@ class ExplainRequest(Query):
     """A search to explain."""
 
     id: Annotated[Id | None, Field(description="ID of a chunk that was expected among the results")] = None
+    with_fallback: WithFallback = True
 
 
 @dataclass(frozen=True, slots=True)

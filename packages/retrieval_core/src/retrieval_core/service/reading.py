@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON, Chunk, Document
     from retrieval_core.types.filters import Filter
 
-LONGEST_ID = 2_000
 MOST_NEIGHBORS = 20
 MOST_CHARACTERS = 200_000
 LARGEST_OFFSET = 2**31 - 1
@@ -30,7 +29,7 @@ NARROWEST_PICTURE = 100
 BETWEEN = "\n\n"
 """What joins the chunks of a document without its text."""
 
-Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
+Id = Annotated[str, Field(min_length=1)]
 IndexName = Annotated[str | None, Field(description="Name of the index. Default: the first one")]
 NeighborCount = Annotated[int, Field(ge=0, le=MOST_NEIGHBORS), WHOLE]
 

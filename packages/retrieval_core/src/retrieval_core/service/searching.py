@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WithFallback = Annotated[bool, Field(description="Whether to use only keyword search if the query can't be embedded")]
 LONGEST_QUERY = 10_000
 MOST_INDEXES = 32
 
@@ -67,9 +68,7 @@ class SearchRequest(Query):
     """A search."""
 
     with_trace: Annotated[bool, Field(description="Whether to say what each stage did")] = False
-    with_fallback: Annotated[
-        bool, Field(description="Whether to use only keyword search if the query can't be embedded")
-    ] = True
+    with_fallback: WithFallback = True
     use_cache: Annotated[bool, Field(description="Whether a cached result may be returned")] = True
 
 

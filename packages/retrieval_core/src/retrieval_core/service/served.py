@@ -107,8 +107,9 @@ class ServedIndex:
             from retrieval_core.run.observe import SeveralObservers  # noqa: PLC0415 - likewise
             from retrieval_core.service.loading import LoadingEmbedder  # noqa: PLC0415 - likewise
 
-            if embedder is not None:
-                embedder = self._loading = LoadingEmbedder(embedder, self._wait_seconds, self._clock)
+            if embedder is not None and not isinstance(embedder, LoadingEmbedder):  # another index may share it
+                embedder = LoadingEmbedder(embedder, self._wait_seconds, self._clock)
+            self._loading = embedder
             observers = [StageListener()] if self._observer is None else [StageListener(), self._observer]
             made = self._open_index or open_index
             self._opened = made(config=self.config, embedder=embedder, observer=SeveralObservers(*observers))
@@ -166,8 +167,8 @@ class ServedIndex:
         """Wait until the embedding model is loaded; a failure to load it is met again by the next query."""
         await self.index()
         self._has_waited = True
-        if self._loading is not None:
-            await asyncio.wait([self._loading.begin()])
+        if self._loading is not None and not (loading := self._loading.begin()).done():
+            await asyncio.wait([loading])
 
     async def problem(self) -> str | None:
         """Return the name of the error that prevents searching the index; ``None`` if it can be searched."""
@@ -263,6 +264,7 @@ class ServedIndexes:
         self._first = indexes[0]
         self._observer = observer
         self._joined: FederatedIndex | None = None
+        self._turns: dict[Path, asyncio.Lock] = {}
 
     def __iter__(self) -> Iterator[ServedIndex]:
         return iter(self._by_name.values())
@@ -305,6 +307,10 @@ class ServedIndexes:
             if self._joined is None:  # another request may have joined them meanwhile
                 self._joined = join_indexes(opened, observer=self._observer)
         return self._joined
+
+    def turn(self, folder: Path) -> asyncio.Lock:
+        """Return the lock of a folder that files are moved to; several indexes may have it in common."""
+        return self._turns.setdefault(folder, asyncio.Lock())
 
     async def aclose(self) -> None:
         """Close all indexes."""

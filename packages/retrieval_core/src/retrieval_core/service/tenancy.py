@@ -72,13 +72,15 @@ def pack_for_tenant(pack: ContextPack) -> ContextPack:
     if not _are_by_vector(found):
         candidates: Any = trace["pinecone_candidates"]
         trace["pinecone_candidates"] = [{**each, "score": 1 / rank} for rank, each in enumerate(candidates, 1)]
+    degraded = degraded_for_tenant(pack.degraded)
+    note = pack.note if pack.note in {entry.reason for entry in degraded} else None
     return replace(
         pack,
         passages=tuple(replace(each, hits=tuple(own[hit.id] for hit in each.hits)) for each in pack.passages),
         trace=trace,
-        note=pack.relevance.note if pack.passages and pack.relevance is not None else None,
+        note=pack.relevance.note if pack.passages and pack.relevance is not None else note,
         stages=records_for_tenant(pack.stages),
-        degraded=degraded_for_tenant(pack.degraded),
+        degraded=degraded,
     )
 
 

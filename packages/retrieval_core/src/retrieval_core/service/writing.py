@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from retrieval_core.errors import InvalidParameterError, NotFoundError, UnreadableFileError
-from retrieval_core.service.reading import Id, IndexName  # noqa: TC001 - pydantic reads annotations
+from retrieval_core.service.reading import IndexName  # noqa: TC001 - pydantic reads annotations
 from retrieval_core.service.service_context import SEVERAL, ServiceModel
 from retrieval_core.types import Document
 
@@ -20,9 +21,28 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.report import IndexProgress, IndexReport
     from retrieval_core.service.service_context import ServiceContext
 
+LONGEST_ID = 2_000
 MOST_WRITTEN = 1_000
 MOST_REMOVED = 100
 MOST_FIELDS = 100
+
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
+
+
+def _check_text(moment: object) -> object:
+    """Refuse numbers, which could be seconds or years."""
+    if not isinstance(moment, (str, datetime)):
+        msg = "must be text such as 2026-01-31T12:00:00Z"
+        raise ValueError(msg)  # noqa: TRY004 - pydantic makes a message of it
+    return moment
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        msg = "must be in the years 1 to 9999 in UTC"
+        raise ValueError(msg) from error
 
 
 class IngestRequest(ServiceModel):
@@ -86,7 +106,9 @@ class NewDocument(ServiceModel):
     text: Annotated[str, Field(min_length=1)]
     title: Annotated[str | None, Field(max_length=500)] = None
     source: Annotated[str | None, Field(max_length=2_000)] = None
-    timestamp: AwareDatetime | None = None
+    timestamp: (
+        Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_check_text), AfterValidator(_in_utc)] | None
+    ) = None
     metadata: Annotated[dict[str, Any], Field(default_factory=dict, max_length=MOST_FIELDS)]
 
 
@@ -107,7 +129,7 @@ class RemoveRequest(ServiceModel):
     """Documents to remove."""
 
     ids: Annotated[
-        tuple[Id, ...],
+        tuple[str, ...],
         Field(min_length=1, max_length=MOST_REMOVED, description="IDs of documents, or names of files in the index"),
         SEVERAL,
     ]

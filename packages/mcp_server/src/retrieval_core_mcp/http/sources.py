@@ -1,0 +1,64 @@
+"""Where chunks are from, as the contract's ``ChunkMetadata``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urljoin, urlsplit
+
+from retrieval_core.service.reading import in_utc
+from retrieval_core_mcp.tools.names import URL_FIELDS
+
+if TYPE_CHECKING:
+    from retrieval_core.service.served import ServedIndex
+    from retrieval_core.types import Chunk
+
+_LONGEST_TITLE = 500
+
+
+def source_of(chunk: Chunk, served: ServedIndex) -> dict[str, Any]:
+    """Return where a chunk is from."""
+    told: dict[str, Any] = {"chunk_id": chunk.id, "url": _url(chunk, served)}
+    if "chunk_index" not in chunk.missing_fields:
+        told["position"] = chunk.chunk_index
+    if (timestamp := chunk.timestamp or _as_moment(chunk.metadata.get("timestamp"))) is not None:
+        told["timestamp"] = in_utc(timestamp)
+    if chunk.title is not None:
+        told["document_title"] = chunk.title[:_LONGEST_TITLE]
+    own_id = chunk.metadata.get("chunk_id")
+    if isinstance(own_id, (int, str)) and not isinstance(own_id, bool):
+        told["payload_chunk_id"] = own_id
+    return told
+
+
+def _url(chunk: Chunk, served: ServedIndex) -> str:
+    for own in (*(chunk.metadata.get(name) for name in URL_FIELDS), chunk.source):
+        if isinstance(own, str) and is_url(own):
+            return own
+    if served.base_url is not None:
+        return urljoin(served.base_url, quote(chunk.document_id))
+    return f"urn:retrieval:{quote(served.name, safe='')}:{quote(chunk.document_id, safe='')}"
+
+
+def _as_moment(written: object) -> datetime | None:
+    """Return the time that a field of another program has in ISO 8601; ``None`` if it has none."""
+    if not isinstance(written, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(written)
+        return moment if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is an absolute address of the web."""
+    if not text[:8].lower().startswith(("http://", "https://")):  # most texts, in a fraction of the time
+        return False
+    if any(character.isspace() or ord(character) < 32 for character in text):
+        return False
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.netloc)
