@@ -323,10 +323,9 @@ class ServedIndexes:
 class StageListener:
     """An observer that tells whoever listens which stages of a query have ended."""
 
-    @contextmanager
-    def span(self, stage: str) -> Generator[_Span]:
+    def span(self, stage: str) -> AbstractContextManager[_Span]:
         """Return a context that is open while a call of a stage runs."""
-        yield _Span(stage, _LISTENER.get())
+        return nullcontext(_Span(stage, _LISTENER.get()))
 
     def query(self) -> AbstractContextManager[None]:
         """Return a context that is open while a query is answered."""

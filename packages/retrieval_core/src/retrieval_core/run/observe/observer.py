@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from retrieval_core.errors import as_exception
@@ -62,25 +63,30 @@ class SeveralObservers:
 
     Contexts are entered in the given order and left in reverse. If an observer raises, the query and the other
     observers continue, and the error is logged, with its traceback once for each observer.
+
+    Attributes:
+        observers: All observers, without such ones that only pass events on.
     """
 
     def __init__(self, *observers: Observer) -> None:
         for one in observers:
             check_members(one, ("query", "span", "answered"), "observer", "see retrieval_core.run.observe")
-        self._observers = observers
+        self.observers: tuple[Observer, ...] = tuple(
+            chain.from_iterable(one.observers if isinstance(one, SeveralObservers) else (one,) for one in observers)
+        )
         self._logged: set[int] = set()
 
     def query(self) -> AbstractContextManager[Any]:
         """Open the query contexts of all."""
-        return _Contexts(self, [one.query for one in self._observers])
+        return _Contexts(self, [one.query for one in self.observers])
 
     def span(self, stage: str) -> AbstractContextManager[StageSpan]:
         """Open the spans of all."""
-        return _Contexts(self, [partial(one.span, stage) for one in self._observers])
+        return _Contexts(self, [partial(one.span, stage) for one in self.observers])
 
     def answered(self, result: RetrievalResult) -> None:
         """Pass the result on to all."""
-        for number, one in enumerate(self._observers):
+        for number, one in enumerate(self.observers):
             try:
                 one.answered(result)
             except BaseException as error:  # noqa: BLE001 - the query goes on, whatever an observer raises
@@ -88,7 +94,7 @@ class SeveralObservers:
 
     def log(self, number: int, error: BaseException) -> None:
         """Log what an observer raised."""
-        name, told = type(self._observers[number]).__name__, as_exception(error)
+        name, told = type(self.observers[number]).__name__, as_exception(error)
         logger.warning("the observer %s failed: %s", name, told, exc_info=None if number in self._logged else error)
         self._logged.add(number)
 
