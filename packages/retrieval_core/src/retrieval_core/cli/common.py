@@ -169,16 +169,7 @@ def count_verified(checks: Sequence[CitationCheck]) -> str | None:
     return f"{verified}/{len(checks)} citations verified"
 
 
-class _Modes(click.Choice[str]):
-    """The modes of search; each comes back by its main name."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from retrieval_core.config.model import named_mode  # noqa: PLC0415 - help needs no library
-
-        return named_mode(super().convert(value, param, ctx))
-
-
-MODES = _Modes(("hybrid", "vector", "keyword", "dense", "lexical"))
+MODES = click.Choice(("hybrid", "vector", "keyword", "dense", "lexical"))
 MODE_NAMES = "[hybrid|vector|keyword]"
 """The names that help texts show."""
 _Command: TypeAlias = "Callable[..., None]"
@@ -385,11 +376,8 @@ def print_json(document: dict[str, Any]) -> None:
 
 def print_json_line(document: dict[str, Any]) -> None:
     """Print a JSON document as one line, at once; what could steer a terminal is escaped."""
-    from retrieval_core.types.escapes import CONTROLS  # noqa: PLC0415 - as above
-
-    # What JSON may hold as it is, and what steers a terminal, or ends a line for some readers.
-    not_plain = rf"(?![\x00-\x1f])[{CONTROLS}]"
-    line = re.sub(not_plain, lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
+    # What steers a terminal, or ends a line for some readers, may stand in JSON as it is.
+    line = _controls().sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
     _print_encodable(line, lambda: json.dumps(document))
 
 
