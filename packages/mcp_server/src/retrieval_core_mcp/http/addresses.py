@@ -1,4 +1,4 @@
-"""Addresses whose answers can be trusted."""
+"""Addresses whose answers nobody on the way can change."""
 
 from __future__ import annotations
 

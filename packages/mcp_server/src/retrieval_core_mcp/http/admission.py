@@ -65,7 +65,7 @@ def has_share(own: int, free: int) -> bool:
 
 
 class Admission:
-    """Lets a bounded number of requests in, and interrupts those that are left when the process has to end.
+    """Bounds the number of requests, and interrupts those that are left when the process has to end.
 
     Args:
         most: The most requests in progress at a time.
@@ -88,7 +88,7 @@ class Admission:
 
     @property
     def is_ending(self) -> bool:
-        """Whether nobody is let in any more."""
+        """Whether all further requests are refused."""
         return self._ending
 
     def arriving(self, caller: str | None = None) -> AbstractContextManager[None]:
@@ -127,7 +127,7 @@ class Admission:
                 self._tasks[places].discard(task)
 
     def end(self) -> None:
-        """Let nobody in any more, and end the streams that wait."""
+        """Refuse all further requests, and end the streams that wait."""
         self._ending = True
         self._cancel(self._streams)
 

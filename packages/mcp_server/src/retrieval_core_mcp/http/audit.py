@@ -1,4 +1,4 @@
-"""The audit log: who did what when, without what was asked and found."""
+"""The audit log: a line for each request, without queries and results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def audit_log(place: str | None) -> Generator[None]:
     """Write the audit log to a file, or with ``-`` to standard error, as long as the context is open.
 
-    A line of JSON for each request, by a thread of its own. A file that is moved away is opened anew.
+    It has a line of JSON for each request, written by its own thread. A file that is moved away is opened anew.
 
     Args:
         place: ``None`` for no log.

@@ -1,4 +1,4 @@
-"""Clients that leave before their answer: nothing is done for them any more."""
+"""End the work for clients that leave before their answer."""
 
 from __future__ import annotations
 

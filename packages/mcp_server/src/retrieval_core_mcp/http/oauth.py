@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
-"""Those of which the issuer alone has the key: never ``none``, and none where who can check can sign."""
+"""Signatures that only the issuer can make: never ``none``, and none with a secret that both sides know."""
 READ, WRITE = "read", "write"
 KEYS_FOR = 3600.0
 """Seconds after which keys are fetched again; the old ones are used as long as that fails."""
@@ -49,7 +49,7 @@ class InvalidToken(Exception):  # noqa: N818 - it says what a token is
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """An issuer whose tokens are let in.
+    """An issuer whose tokens are accepted.
 
     Attributes:
         audience: The address of this service, for which a token must be.
@@ -64,7 +64,7 @@ class OAuth:
 
     @classmethod
     def of(cls, settings: HttpSettings) -> OAuth | None:
-        """Return what the settings say; ``None`` where there is no issuer."""
+        """Return the issuer of the settings; ``None`` if there is none."""
         if settings.oauth_issuer is None or settings.oauth_audience is None:
             return None
         return cls(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url, settings.oauth_tenant_claim)
@@ -76,7 +76,7 @@ class OAuth:
         return f"{parts.scheme}://{parts.netloc}{METADATA}{parts.path.rstrip('/')}"
 
     def metadata(self) -> dict[str, Any]:
-        """Return what clients are told of how to get a token."""
+        """Return the document from which clients learn how to get a token."""
         return {
             "resource": self.audience,
             "authorization_servers": [self.issuer],
@@ -101,7 +101,7 @@ class JwtVerifier:
         self._fetching = asyncio.Lock()
 
     async def verify(self, token: str) -> tuple[BearerToken, frozenset[str]]:
-        """Return whose a token is, and what it allows.
+        """Return the owner of a token, and the scopes that it has.
 
         Raises:
             InvalidToken: It is none, of another issuer, for another audience, expired or not valid yet, not signed by a
@@ -109,7 +109,7 @@ class JwtVerifier:
         """
         if len(token) > LONGEST_TOKEN:
             raise InvalidToken
-        import jwt  # noqa: PLC0415 - for who has an issuer
+        import jwt  # noqa: PLC0415 - only needed with an issuer
 
         try:
             header = jwt.get_unverified_header(token)
@@ -172,7 +172,7 @@ def _fetch_keys(oauth: OAuth) -> dict[str | None, jwt.PyJWK]:
     Raises:
         Exception: They cannot be fetched or read.
     """
-    import httpx2  # noqa: PLC0415 - for who has an issuer
+    import httpx2  # noqa: PLC0415 - only needed with an issuer
     import jwt  # noqa: PLC0415 - likewise
 
     with httpx2.Client(timeout=FETCH_SECONDS) as client:
@@ -182,15 +182,15 @@ def _fetch_keys(oauth: OAuth) -> dict[str | None, jwt.PyJWK]:
 
 def _announced(client: httpx2.Client, issuer: str) -> str:
     """Return where the issuer says that its keys are."""
-    from mcp.client.auth.utils import (  # noqa: PLC0415 - for who has an issuer
+    from mcp.client.auth.utils import (  # noqa: PLC0415 - only needed with an issuer
         build_oauth_authorization_server_metadata_discovery_urls as places_of,
     )
 
     for place in places_of(issuer, ""):
         with suppress(ValueError):
-            told = _document(client, place)
-            if told.get("issuer") == issuer and isinstance(told.get("jwks_uri"), str):
-                return told["jwks_uri"]
+            metadata = _document(client, place)
+            if metadata.get("issuer") == issuer and isinstance(metadata.get("jwks_uri"), str):
+                return metadata["jwks_uri"]
     msg = "the issuer does not name the address of its keys"
     raise ValueError(msg)
 
@@ -212,21 +212,21 @@ def _document(client: httpx2.Client, url: str) -> dict[str, Any]:
             if len(body) > LARGEST_DOCUMENT:
                 msg = f"more than {LARGEST_DOCUMENT:,} bytes"
                 raise ValueError(msg)
-    told: Any = json.loads(body) if answer.status_code == 200 else None
-    if not isinstance(told, dict):
+    content: Any = json.loads(body) if answer.status_code == 200 else None
+    if not isinstance(content, dict):
         msg = f"HTTP {answer.status_code}, and no JSON object"
         raise ValueError(msg)  # noqa: TRY004 - one error for all that cannot be used
-    return cast("dict[str, Any]", told)
+    return cast("dict[str, Any]", content)
 
 
 def insufficient(scope: str, oauth: OAuth | None) -> RequestError:
-    """Return how a request is answered whose token does not allow it."""
+    """Return the error for a token that lacks a scope."""
     where = "" if oauth is None else f', resource_metadata="{oauth.metadata_url}"'
-    told = f'Bearer error="insufficient_scope", scope="{scope}"{where}'
-    return RequestError(403, f"the token lacks the scope {scope}", headers={"www-authenticate": told})
+    challenge = f'Bearer error="insufficient_scope", scope="{scope}"{where}'
+    return RequestError(403, f"the token lacks the scope {scope}", headers={"www-authenticate": challenge})
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
-    """Return what a token allows: the words of ``scope``, or the list of ``scp``, as some issuers have it."""
+    """Return the scopes of a token: the words of ``scope``, or the list of ``scp``, as some issuers have it."""
     given: Any = claims.get("scope", claims.get("scp", ""))
     return frozenset(given.split() if isinstance(given, str) else map(str, given) if isinstance(given, list) else ())  # pyright: ignore[reportUnknownArgumentType]

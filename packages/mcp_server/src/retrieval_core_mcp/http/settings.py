@@ -24,59 +24,58 @@ Listed = Annotated[tuple[str, ...], BeforeValidator(listed)]
 
 
 class HttpSettings(BaseModel):
-    """Where the service listens, whom it lets in, and how much it takes on."""
+    """Settings of the HTTP service: its address, the callers that it accepts, and its limits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str = "127.0.0.1"
-    """The address it listens at; another than of this machine alone needs a token."""
+    """The address to listen at; one that other machines reach needs a token."""
     port: int = Field(default=8000, ge=0, le=65535)
-    """0 for any that is free."""
+    """The port; 0 for any free one."""
     tokens: Listed = ()
     """Hashed bearer tokens, ``sha256:HASH`` or ``sha256:HASH:TENANT``."""
     tokens_file: Path | None = None
     """A file with further ones, one a line."""
     oauth_issuer: str | None = None
-    """An OAuth issuer whose access tokens are let in too: its address, as its tokens have it."""
+    """The address of an OAuth issuer whose access tokens are accepted too, as its tokens have it."""
     oauth_audience: str | None = None
-    """The address of this service, such as ``https://docs.example.com/mcp``, for which these tokens must be."""
+    """The address of this service, such as ``https://docs.example.com/mcp``, for which these tokens must be made."""
     oauth_jwks_url: str | None = None
-    """Where the issuer's keys are; without it, where its metadata says."""
+    """The address of the issuer's keys; by default its metadata has it."""
     oauth_tenant_claim: str | None = None
-    """The claim of a token that names its tenant, without which it is refused."""
+    """The claim that names the tenant of a token; a token without it is refused."""
     audit_log: str | None = None
-    """A file that has a line for each request, without contents; ``-`` for standard error."""
+    """A file with a line for each request, without contents; ``-`` for standard error."""
     suite_report: Path | None = None
     """A report of ``retrieval suite run --report FILE.json`` that callers may read."""
     tenant_field: str = Field(default="tenant", min_length=1)
-    """The field of a passage that names whose it is."""
+    """The metadata field that names the tenant of a chunk."""
     allowed_hosts: Listed = ()
-    """Names, beside those of this machine, by which clients may call the service."""
+    """Further host names by which clients may call the service."""
     allowed_origins: Listed = ()
     """Web pages, as ``https://example.com``, whose scripts may call it (CORS)."""
     base_url: str | None = None
-    """What the addresses of documents without one of their own begin with."""
+    """The beginning of addresses of documents that have none of their own."""
     max_body_bytes: int = Field(default=1_048_576, ge=16_384)
-    """The largest body of a request, but for files."""
+    """The largest body of a request in bytes, except for files."""
     max_file_bytes: int = Field(default=67_108_864, ge=1)
-    """The largest file that is sent to be indexed."""
+    """The largest file that may be sent, in bytes."""
     max_requests: int = Field(default=64, ge=1)
-    """The most requests that are worked on at a time; more are told to come again. If there are several tokens, each of
-    them, or each tenant, leaves some to the others."""
+    """The most requests in progress at a time; one more is answered with 503. Tokens, or tenants, share them."""
     max_sessions: int = Field(default=1_000, ge=1)
-    """The most sessions of MCP at a time, and the most open streams; idle sessions end after half an hour. They are
-    shared as requests are."""
+    """The most sessions of MCP at a time, and the most open streams; they are shared as requests are. A session that is
+    idle for half an hour ends."""
     receive_seconds: float = Field(default=10.0, gt=0)
-    """How long the headers of a request may take; and its body, before ``min_bytes_per_second`` counts."""
+    """Seconds that the headers of a request may take; and its body, before ``min_bytes_per_second`` counts."""
     min_bytes_per_second: int = Field(default=16_384, ge=1)
     """The least rate of a body that takes longer."""
     max_waiting: int = Field(default=500, ge=1)
-    """The most connections without a request under way; one more closes the one that has waited longest."""
+    """The most connections without a request in progress; one more closes the one that has waited longest."""
     request_seconds: float = Field(default=35.0, gt=0)
-    """How long a request may take once its body is there, and a client for each part of an answer; a search ends
-    earlier, by ``deadline_seconds`` of the configuration."""
+    """Seconds that a request may take after its body has arrived, and that a client may take to read each part of an
+    answer. A search ends earlier, by ``deadline_seconds`` of the configuration."""
     shutdown_seconds: float = Field(default=10.0, ge=0)
-    """How long requests under way may go on after the signal to end."""
+    """Seconds that requests in progress may go on after the signal to end."""
 
     @model_validator(mode="before")
     @classmethod
@@ -111,7 +110,7 @@ class HttpSettings(BaseModel):
 
     @property
     def is_local(self) -> bool:
-        """Whether only programs of this machine reach the service."""
+        """Whether only programs on this machine reach the service."""
         if self.host == "localhost":
             return True
         try:
@@ -123,8 +122,8 @@ class HttpSettings(BaseModel):
         """Read all tokens.
 
         Raises:
-            ConfigurationError: One is not hashed, or of two tenants, the file cannot be read, or there is none where
-                one is needed.
+            ConfigurationError: A token is not hashed or has two tenants, the file cannot be read, or a token is needed
+                and missing.
         """
         found = read_tokens(self.tokens)
         if self.tokens_file is not None:

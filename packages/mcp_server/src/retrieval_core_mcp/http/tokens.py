@@ -19,13 +19,13 @@ FORM = "sha256:HASH, or sha256:HASH:TENANT; make the hash with: printf %s TOKEN 
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """A token that is let in.
+    """A token that is accepted.
 
     Attributes:
-        digest: The SHA-256 of its bytes, or of what names its caller.
-        tenant: Whose passages alone it may see; ``None`` for all.
-        subject: Who it is of; empty where that is not known.
-        may_write: Whether it allows writing, where the service and the tenant do.
+        digest: The SHA-256 of its bytes, or of its issuer, subject and tenant.
+        tenant: The tenant whose chunks are all that it may see; ``None`` to see every chunk.
+        subject: Its owner; empty if unknown.
+        may_write: Whether it may write, if the service allows it and it has no tenant.
     """
 
     digest: bytes
@@ -35,15 +35,15 @@ class BearerToken:
 
     @property
     def name(self) -> str:
-        """What the caller is called in logs: the subject, or the beginning of the digest."""
+        """The caller's name in logs: the subject, or the beginning of the digest."""
         return self.subject or self.digest.hex()[:12]
 
 
 def read_tokens(lines: Iterable[str]) -> tuple[BearerToken, ...]:
-    """Read hashed tokens, one a line; blank lines, and those that begin with ``#``, are passed over.
+    """Read hashed tokens, one a line; blank lines, and lines that begin with ``#``, are skipped.
 
     Raises:
-        ConfigurationError: A line is none of them. The message does not repeat it, as it may be a token.
+        ConfigurationError: A line is not such a token. The message does not repeat it, as it may be a token.
     """
     found: list[BearerToken] = []
     for number, line in enumerate(lines, 1):
@@ -58,12 +58,12 @@ def read_tokens(lines: Iterable[str]) -> tuple[BearerToken, ...]:
 
 
 def hashed(token: str) -> str:
-    """Return a token as it may stand in settings."""
+    """Return the hash of a token, as settings have it."""
     return f"sha256:{sha256(token.encode()).hexdigest()}"
 
 
 def find_token(tokens: Iterable[BearerToken], authorization: str | None) -> BearerToken | None:
-    """Return the token that a header ``Authorization`` carries; ``None`` for one that is not let in.
+    """Return the token that a header ``Authorization`` carries; ``None`` for one that is not accepted.
 
     It takes the same time for every wrong token.
 
