@@ -21,7 +21,7 @@ from typing import Any
 
 from mcp import Client
 from retrieval_core import load_config, open_index
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server
 
 OWN = Path(__file__).parent
 FROM_PAGES = 5
@@ -47,7 +47,7 @@ async def asked(index: Path, *, show: bool) -> int:
     """Ask all questions, print the table, and return how many a single call answered."""
     settings = ServerSettings(retrieval=load_config(None, {"index": str(index)}, {}), wait_seconds=60)
     found = 0
-    async with Client(create_server(settings, Library(settings))) as client:
+    async with Client(create_server(settings)) as client:
         for question in questions():
             told: list[str] = []
             well = False

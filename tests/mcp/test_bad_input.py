@@ -27,7 +27,7 @@ from mcp.server.lowlevel import Server
 
 from mcp import Client
 from retrieval_core import open_index
-from retrieval_core_mcp import Library, ServerSettings, create_server, serve_stdio
+from retrieval_core_mcp import ServerSettings, create_server, serve_indexes, serve_stdio
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,7 +190,7 @@ def test_in_memory(config: RetrievalConfig, mode: Literal["auto", "legacy"]) -> 
     unsendable = sent.pop("search: surrogate in a field")
 
     async def conversation() -> None:
-        async with Client(create_server(settings, Library(settings)), mode=mode) as client:
+        async with Client(create_server(settings), mode=mode) as client:
             with pytest.raises(ValueError, match="surrogates not allowed"):  # the client itself refuses it
                 await client.call_tool(*unsendable[:2])
             for tool, arguments, expected in sent.values():
@@ -201,9 +201,9 @@ def test_in_memory(config: RetrievalConfig, mode: Literal["auto", "legacy"]) -> 
     asyncio.run(conversation())
 
 
-def counting_words(config: RetrievalConfig) -> Index:
+def counting_words(**given: Any) -> Index:
     """Open an index that needs nothing installed to count tokens."""
-    return open_index(config=config, token_counter=lambda text: len(text.split()))
+    return open_index(**given, token_counter=lambda text: len(text.split()))
 
 
 VALUES: list[Any] = [
@@ -227,9 +227,11 @@ def test_every_tool_takes_every_value_for_every_argument(
 
     async def conversation() -> None:
         names = ("notes", "more") if several else ("notes",)
-        libraries = {name: Library(settings, open_index=counting_words) for name in names}
+        places = [f"{name}={own_file}" for name in names]
         index: dict[str, Any] = {"index": "notes"} if several else {}
-        async with Client(create_server(settings, libraries)) as client:
+        async with Client(
+            create_server(settings, serve_indexes(settings, places, open_index=counting_words))
+        ) as client:
             tools = (await client.list_tools()).tools
             assert len(tools) == 11
             for tool in tools:

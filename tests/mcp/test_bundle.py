@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from mcp import Client
-from retrieval_core_mcp import Library, ServerSettings, __version__, create_server, read_settings
+from retrieval_core_mcp import ServerSettings, __version__, create_server, read_settings
 from support.mcp_bundle import BUNDLE, MANIFEST, PACKAGE, PARTS, VARIABLE, WHEELS, pack, start_of
 from support.mcp_command import read_options
 
@@ -87,7 +87,7 @@ def test_the_manifest_lists_the_tools() -> None:
     settings = ServerSettings()
 
     async def listed() -> list[dict[str, Any]]:
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             tools = (await client.list_tools()).tools
         return [{"name": tool.name, "description": tool.title} for tool in tools]
 

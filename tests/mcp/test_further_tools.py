@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,14 +14,12 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp import Client
 from retrieval_core import Chunk, Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
+from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-
-    from retrieval_core import Index
 
 
 def words(text: str) -> int:
@@ -28,38 +27,36 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def served(config: RetrievalConfig, **settings: Any) -> Library:
-    """Return a library over an index that counts words."""
-
-    def opened(own: RetrievalConfig) -> Index:
-        return open_index(config=own, embedder=FakeEmbedder(), token_counter=words)
-
-    return Library(ServerSettings(retrieval=config, **settings), open_index=opened)
+def served(config: RetrievalConfig, name: str = "documents", **settings: Any) -> ServedIndex:
+    """Return an index that counts words."""
+    return ServedIndex(
+        name, config, embedder=FakeEmbedder(), open_index=partial(open_index, token_counter=words), **settings
+    )
 
 
-def asked(libraries: Library | Mapping[str, Library], *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+def asked(indexes: ServedIndexes, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     """Return the answers to some calls; the client checks them against the tools' schemas."""
-    first = libraries if isinstance(libraries, Library) else next(iter(libraries.values()))
+    settings = ServerSettings(retrieval=indexes.named(None).config)
 
     async def conversation() -> list[Any]:
-        async with Client(create_server(first.settings, libraries)) as client:
+        async with Client(create_server(settings, indexes)) as client:
             await client.list_tools()
             return [await client.call_tool(tool, arguments) for tool, arguments in calls]
 
     return asyncio.run(conversation())
 
 
-def one(libraries: Library | Mapping[str, Library], tool: str, **arguments: Any) -> Any:
-    (answer,) = asked(libraries, (tool, arguments))
+def one(indexes: ServedIndexes, tool: str, **arguments: Any) -> Any:
+    (answer,) = asked(indexes, (tool, arguments))
     return answer
 
 
 @pytest.fixture
-def library(config: RetrievalConfig) -> Library:
-    return served(config)
+def library(config: RetrievalConfig) -> ServedIndexes:
+    return ServedIndexes(served(config))
 
 
-def test_a_context_keeps_within_its_budget(library: Library) -> None:
+def test_a_context_keeps_within_its_budget(library: ServedIndexes) -> None:
     """Passages as one text below numbered headings, with what each is from and how much had no room."""
     answer = one(library, "retrieve_context", query="how far is the moon", max_tokens=60)
     content = answer.structured_content
@@ -72,7 +69,7 @@ def test_a_context_keeps_within_its_budget(library: Library) -> None:
     assert answer.content[0].text.endswith(content["context"])
 
 
-def test_a_context_of_nothing_says_why(library: Library) -> None:
+def test_a_context_of_nothing_says_why(library: ServedIndexes) -> None:
     """No passage is an answer, with what is known of the reason."""
     answer = one(library, "retrieve_context", query="moon", filters={"sources": "moon.md"})
     assert answer.structured_content["context"] == ""
@@ -80,7 +77,7 @@ def test_a_context_of_nothing_says_why(library: Library) -> None:
     assert "did you mean 'source'?" in answer.content[0].text
 
 
-def test_neighbours_stand_in_the_documents_order(library: Library) -> None:
+def test_neighbours_stand_in_the_documents_order(library: ServedIndexes) -> None:
     """Those before and after a passage, as many as there are."""
     answer, document = asked(
         library, ("get_neighbors", {"id": "sea.md#1", "before": 3, "after": 2}), ("get_neighbors", {"id": "sea.md"})
@@ -93,7 +90,7 @@ def test_neighbours_stand_in_the_documents_order(library: Library) -> None:
     assert document.is_error
 
 
-def test_a_passage_comes_with_what_stands_around_it(library: Library) -> None:
+def test_a_passage_comes_with_what_stands_around_it(library: ServedIndexes) -> None:
     """As one stretch of the document, in which nothing stands twice and nothing is missing."""
     alone, wide, document = (
         answer.structured_content["text"]
@@ -134,7 +131,7 @@ def test_a_passage_that_is_addressed_to_a_model_is_marked(config: RetrievalConfi
     with open_index(path, embedder=FakeEmbedder()) as index:
         index.add([Chunk("odd#0", "odd", f"About ferries. {text}"), Chunk("good#0", "good", "A ferry is a ship.")])
     found, read, beside, context = asked(
-        served(config.model_copy(update={"index": str(path)})),
+        ServedIndexes(served(config.model_copy(update={"index": str(path)}))),
         ("search", {"query": "ferries"}),
         ("fetch", {"id": "odd#0"}),
         ("get_neighbors", {"id": "odd#0"}),
@@ -151,7 +148,7 @@ def test_a_passage_that_is_addressed_to_a_model_is_marked(config: RetrievalConfi
     assert "signs" not in hits["good#0"]
 
 
-def test_why_these_passages_came(library: Library) -> None:
+def test_why_these_passages_came(library: ServedIndexes) -> None:
     """Each stage with its counts, each passage with its scores and ranks by side."""
     answer = one(library, "explain", query="how far is the moon", top_k=3)
     content = answer.structured_content
@@ -170,14 +167,14 @@ def test_why_these_passages_came(library: Library) -> None:
         ({"id": "sea.md#0", "mode": "lexical", "query": "384,400"}, "Neither side finds it"),
     ],
 )
-def test_why_a_passage_did_not_come(library: Library, arguments: dict[str, Any], why: str) -> None:
+def test_why_a_passage_did_not_come(library: ServedIndexes, arguments: dict[str, Any], why: str) -> None:
     """Its place further down, the filter, or that nothing finds it."""
     answer = one(library, "explain", **{"query": "how far is the moon", **arguments})
     assert why in answer.structured_content["why"]
     assert answer.content[0].text.startswith(answer.structured_content["why"])
 
 
-def test_an_index_is_described(library: Library, tmp_path: Path) -> None:
+def test_an_index_is_described(library: ServedIndexes, tmp_path: Path) -> None:
     """How much it holds, its fields with examples and ranges, and how to filter by them."""
     content = one(library, "describe_index").structured_content
     assert content["documents"] == 3
@@ -190,7 +187,7 @@ def test_an_index_is_described(library: Library, tmp_path: Path) -> None:
     with open_index(tmp_path / "vectors.db", embedder=FakeEmbedder()) as index:
         days = [{"price": 100 + at, "released": f"2021-04-0{at + 1}"} for at in range(5)]
         index.add([Chunk(f"c{at}", "d", f"phone {at}", metadata=each) for at, each in enumerate(days)])
-    shop = served(RetrievalConfig(index=str(tmp_path / "vectors.db"), embedder=config.embedder))
+    shop = ServedIndexes(served(RetrievalConfig(index=str(tmp_path / "vectors.db"), embedder=config.embedder)))
     answer = one(shop, "describe_index")
     prices = next(field for field in answer.structured_content["fields"] if field["name"] == "price")
     assert (prices["min"], prices["max"], prices["types"], prices["passages"]) == (100, 104, ["number"], 5)
@@ -205,9 +202,9 @@ def test_several_indexes_are_listed_and_named(config: RetrievalConfig, tmp_path:
         index.add_documents([Document("a.md", "About phones.", source="a.md", content_hash="")])
     shop = RetrievalConfig(index=str(tmp_path / "shop.db"), embedder=config.embedder)
     gone = RetrievalConfig(index=str(tmp_path / "gone.db"), embedder=config.embedder)
-    libraries = {"notes": served(config), "shop": served(shop, description="Phones"), "gone": served(gone)}
+    indexes = ServedIndexes(served(config, "notes"), served(shop, "shop", description="Phones"), served(gone, "gone"))
     listed, found, none, wrong, fetched = asked(
-        libraries,
+        indexes,
         ("list_indexes", {}),
         ("search", {"query": "phones", "index": "shop"}),
         ("search", {"query": "phones"}),
@@ -235,7 +232,7 @@ def test_several_indexes_are_listed_and_named(config: RetrievalConfig, tmp_path:
         ("venus.md#0", "It is hot.", "gone"),
     ],
 )
-def test_a_quote_is_checked(library: Library, entry: str, quote: str, verdict: str) -> None:
+def test_a_quote_is_checked(library: ServedIndexes, entry: str, quote: str, verdict: str) -> None:
     """In the passage or elsewhere in its document."""
     content = one(library, "verify_citation", id=entry, quote=quote).structured_content
     assert content["verdict"] == verdict
@@ -260,7 +257,7 @@ def test_a_file_that_was_changed_is_said_so(tmp_path: Path) -> None:
     for name in ("a.md", "b.md"):
         os.utime(folder / name, (4_000_000_000, 4_000_000_000))
     found, checked = asked(
-        served(config),
+        ServedIndexes(served(config)),
         ("search", {"query": "when does the ferry leave"}),
         ("verify_citation", {"id": "notes/a.md#0", "quote": "at nine"}),
     )
@@ -271,7 +268,7 @@ def test_a_file_that_was_changed_is_said_so(tmp_path: Path) -> None:
     assert "was changed after it was indexed" in checked.content[0].text
 
 
-def test_an_answer_is_extracted_and_says_so(library: Library) -> None:
+def test_an_answer_is_extracted_and_says_so(library: ServedIndexes) -> None:
     """Without a language model: the documents' own sentences, each with its quote."""
     answer, none = asked(
         library,

@@ -17,7 +17,7 @@ from retrieval_core import Chunk, Document, RetrievalConfig, open_index
 from retrieval_core.config import EmbedderConfig
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ def talk(request: pytest.FixtureRequest, config: RetrievalConfig) -> Any:
     def run(conversation: Callable[[Client], Awaitable[Any]], own: RetrievalConfig = config, **options: Any) -> Any:
         async def connected() -> Any:
             settings = ServerSettings(retrieval=own)
-            server = create_server(settings, {"notes": Library(settings)})
+            server = create_server(settings, serve_indexes(settings, [f"notes={own.index}"]))
             async with Client(server, mode=request.param, **options) as client:
                 return await conversation(client)
 
@@ -184,7 +184,7 @@ class Followed:
         self.write("a.md", "first")
         self.write("b.md", "other")
         settings = ServerSettings(retrieval=self.config)
-        self.server = create_server(settings, {"notes": Library(settings)}, clock=self.clock)
+        self.server = create_server(settings, serve_indexes(settings, [f"notes={path}"]), clock=self.clock)
 
     def write(self, name: str, text: str) -> None:
         with open_index(config=self.config, embedder=FakeEmbedder()) as index:

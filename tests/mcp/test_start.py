@@ -16,7 +16,7 @@ from retrieval_core.config import EmbedderConfig
 from retrieval_core.errors import EmbeddingError, MissingExtraError
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,11 +33,8 @@ class Held:
         self.clock = FakeClock()
         self.embedder = FakeEmbedder()
         self.settings = ServerSettings(retrieval=config, **settings)
-        self.library = Library(self.settings, open_index=self.open, clock=self.clock)
-        self.server = create_server(self.settings, self.library)
-
-    def open(self, config: RetrievalConfig) -> Index:
-        return open_index(config=config, embedder=self.embedder)
+        self.indexes = serve_indexes(self.settings, embedder=self.embedder, clock=self.clock)
+        self.server = create_server(self.settings, self.indexes)
 
     async def until_asked(self) -> None:
         """Wait until the model is being loaded."""
@@ -118,13 +115,13 @@ def test_nothing_is_opened_before_the_first_answer(config: RetrievalConfig) -> N
     """Loading begins behind the handshake, which it would only slow down."""
     opened = Event()
 
-    def note(config: RetrievalConfig) -> Index:
+    def note(**given: Any) -> Index:
         opened.set()
-        return open_index(config=config)
+        return open_index(**given)
 
     async def conversation() -> None:
         settings = ServerSettings(retrieval=config)
-        server = create_server(settings, Library(settings, open_index=note))
+        server = create_server(settings, serve_indexes(settings, open_index=note))
         assert not opened.is_set()
         async with Client(server, mode="legacy"):
             await asyncio.to_thread(opened.wait, 30)
@@ -141,7 +138,7 @@ def test_an_index_that_appears_later_is_found(tmp_path: Path, mode: Literal["aut
 
     async def conversation() -> None:
         settings = ServerSettings(retrieval=config)
-        async with Client(create_server(settings, Library(settings)), mode=mode) as client:
+        async with Client(create_server(settings), mode=mode) as client:
             for tool, arguments in (("search", {"query": "a"}), ("fetch", {"id": "a"})):
                 missing: Any = await client.call_tool(tool, arguments)
                 assert missing.is_error
@@ -167,7 +164,7 @@ def test_a_document_without_its_text_is_put_together(tmp_path: Path) -> None:
         async with open_index(config=config) as index:
             await index.aadd([Chunk("z", "d", "one", 0), Chunk("a", "d", "two", 1)])
         settings = ServerSettings(retrieval=config)
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             read: Any = await client.call_tool("fetch", {"id": "d"})
             assert read.structured_content["text"] == "one\n\ntwo"
             no_model: Any = await client.call_tool("search", {"query": "one", "mode": "dense"})

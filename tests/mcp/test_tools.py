@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from mcp import Client
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ def talk(request: pytest.FixtureRequest, config: RetrievalConfig) -> Any:
     def run(conversation: Callable[[Client], Awaitable[Any]], **settings: Any) -> Any:
         async def connected() -> Any:
             chosen = ServerSettings(retrieval=config, **settings)
-            async with Client(create_server(chosen, Library(chosen)), mode=request.param) as client:
+            async with Client(create_server(chosen), mode=request.param) as client:
                 return await conversation(client)
 
         return asyncio.run(connected())
@@ -206,7 +206,7 @@ def test_a_question_that_was_cut_is_said_so(config: RetrievalConfig) -> None:
     settings = ServerSettings(retrieval=short)
 
     async def conversation() -> Any:
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             return await client.call_tool("search", {"query": "the moon and the sun"})
 
     answer = asyncio.run(conversation())
@@ -304,7 +304,7 @@ def test_without_an_embedder_there_is_no_mode(tmp_path: Any) -> None:
         async with open_index(config=config) as index:
             await index.aadd([Chunk("a", "d", "about the moon")])
         settings = ServerSettings(retrieval=config)
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             tool = (await client.list_tools()).tools[0]
             assert "mode" not in tool.input_schema["properties"]
             assert "by meaning" not in (tool.description or "")
@@ -328,7 +328,7 @@ def test_an_index_without_vectors_is_searched_by_words(tmp_path: Any) -> None:
         async with open_index(config=words) as index:
             await index.aadd([Chunk("a", "d", "about the moon")])
         settings = ServerSettings(retrieval=config)
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             for mode in ("hybrid", "dense", "lexical"):
                 answer: Any = await client.call_tool("search", {"query": "moon", "mode": mode})
                 assert [hit["id"] for hit in answer.structured_content["results"]] == ["a"]

@@ -13,7 +13,7 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp import Client
 from retrieval_core import RetrievalConfig
 from retrieval_core.config import EmbedderConfig
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,7 +41,7 @@ def settings_of(notes: Path, **given: Any) -> ServerSettings:
 
 def talk(settings: ServerSettings, conversation: Callable[[Client], Awaitable[Any]]) -> Any:
     async def connected() -> Any:
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             await client.list_tools()
             return await conversation(client)
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,16 +155,14 @@ def test_the_mcp_tool_names_it(index_file: Path) -> None:
     """In text and in data."""
     pytest.importorskip("retrieval_core_mcp", reason="the server is not installed")
     from mcp import Client
-    from retrieval_core_mcp import Library, ServerSettings, create_server
+    from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
 
     settings = ServerSettings(retrieval=config_of(index_file))
 
     async def talk() -> Any:
-        library = Library(
-            settings,
-            open_index=lambda config: open_index(config=config, llm=as_plugin(Writer(f"{NEGATED} {RIGHT}"), LLM)),
-        )
-        async with Client(create_server(settings, library)) as client:
+        writer = as_plugin(Writer(f"{NEGATED} {RIGHT}"), LLM)
+        indexes = serve_indexes(settings, open_index=partial(open_index, llm=writer))
+        async with Client(create_server(settings, indexes)) as client:
             return await client.call_tool("answer", {"query": QUESTION})
 
     told = asyncio.run(talk())

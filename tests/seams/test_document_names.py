@@ -248,7 +248,7 @@ def test_a_server_tells_that_a_file_elsewhere_was_edited(tmp_path: Path) -> None
     """In the results of a search, as of files in the folder of the index."""
     pytest.importorskip("retrieval_core_mcp", reason="pip install retrieval-core-mcp")
     from mcp import Client
-    from retrieval_core_mcp import Library, ServerSettings, create_server
+    from retrieval_core_mcp import ServerSettings, create_server
 
     write(tmp_path, "data/docs/a.md", "data/docs/b.md")
     with index_in(tmp_path / "project") as index:
@@ -261,7 +261,7 @@ def test_a_server_tells_that_a_file_elsewhere_was_edited(tmp_path: Path) -> None
     settings = ServerSettings.model_validate({"retrieval": config})
 
     async def ask() -> Any:
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             return await client.call_tool("search", {"query": "ferry"})
 
     answer = asyncio.run(ask())

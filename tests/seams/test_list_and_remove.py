@@ -147,13 +147,13 @@ def asked(folder: Path, roots: tuple[Path, ...], ask: Callable[[Any], Awaitable[
     """Return what a client of the server gets."""
     pytest.importorskip("retrieval_core_mcp", reason="pip install retrieval-core-mcp")
     from mcp import Client
-    from retrieval_core_mcp import Library, ServerSettings, create_server
+    from retrieval_core_mcp import ServerSettings, create_server
 
     given = {"retrieval": config_in(folder), "allow_writes": True, "roots": roots}
     settings = ServerSettings.model_validate(given)
 
     async def connected() -> Any:
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             await client.list_tools()
             return await ask(client)
 

@@ -68,12 +68,12 @@ def test_over_mcp(index_file: Path) -> None:
     """The tool ``search`` takes both names."""
     pytest.importorskip("retrieval_core_mcp", reason="needs retrieval-core-mcp")
     from mcp import Client
-    from retrieval_core_mcp import Library, ServerSettings, create_server
+    from retrieval_core_mcp import ServerSettings, create_server
 
     settings = ServerSettings(retrieval=load_config(overrides={"index": str(index_file), "embedder.kind": FAKE[14:]}))
 
     async def conversation() -> None:
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             for name in NAMES:
                 answer: Any = await client.call_tool("search", {"query": "moon", "mode": name})
                 assert not answer.is_error, answer

@@ -66,12 +66,12 @@ def test_with_mcp(index_file: Path) -> None:
     """In text and in data."""
     pytest.importorskip("retrieval_core_mcp", reason="the server is not installed")
     from mcp import Client
-    from retrieval_core_mcp import Library, ServerSettings, create_server
+    from retrieval_core_mcp import ServerSettings, create_server
 
     settings = ServerSettings(retrieval=config_of(index_file))
 
     async def talk() -> Any:
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             return await client.call_tool("answer", {"query": QUESTION})
 
     told = asyncio.run(talk())

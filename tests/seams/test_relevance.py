@@ -223,11 +223,11 @@ def test_the_mcp_tools_say_it_below_their_heading(config: RetrievalConfig) -> No
     """``search``, ``retrieve_context`` and ``answer`` name it, in text and in data."""
     pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
     from mcp import Client
-    from retrieval_core_mcp import Library, ServerSettings, create_server
+    from retrieval_core_mcp import ServerSettings, create_server
 
     async def talk() -> tuple[dict[str, Any], Any]:
         settings = ServerSettings(retrieval=config)
-        async with Client(create_server(settings, Library(settings))) as client:
+        async with Client(create_server(settings)) as client:
             tools = ("search", "retrieve_context", "answer")
             asked = {tool: await client.call_tool(tool, {"query": UNKNOWN}) for tool in tools}
             return asked, await client.call_tool("search", {"query": OFF_SUBJECT})

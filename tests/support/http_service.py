@@ -14,7 +14,7 @@ from retrieval_core import Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
 from retrieval_core.run.observe import Metrics
 from retrieval_core.service.served import ServedIndex, ServedIndexes
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
 from retrieval_core_mcp.http.openapi import document
@@ -78,10 +78,9 @@ class Service:
         self.admission = Admission(self.settings.max_requests, self.settings.max_sessions)
         first = next(iter(indexes.values()))
         own = ServerSettings(retrieval=first.config, http=self.settings, allow_writes=allow_writes)
-        libraries = {name: _library(own, index) for name, index in indexes.items()}
         served = [_served(name, index, self.settings.base_url) for name, index in indexes.items()]
-        mcp = create_server(own, libraries)
         self.indexes = ServedIndexes(*served)
+        mcp = create_server(own, self.indexes)
         self.app: Gate = create_app(
             self.indexes, self.settings, Metrics(), mcp, self.admission, allow_writes=allow_writes, clock=clock
         )
@@ -100,10 +99,6 @@ def _served(name: str, index: Index, base_url: str | None) -> ServedIndex:
     served = ServedIndex(name, index.config, base_url=base_url, open_index=give)
     served.open()
     return served
-
-
-def _library(settings: ServerSettings, index: Index) -> Library:
-    return Library(settings, open_index=lambda _config: index)
 
 
 @asynccontextmanager

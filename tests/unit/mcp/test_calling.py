@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
-from retrieval_core_mcp import Library, ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
 from retrieval_core_mcp.tools.calling import Tools
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_a_call_does_not_make_the_list(config: RetrievalConfig) -> None:
     """Over HTTP the protocol's library holds headers against a tool's arguments, which it is told without the list."""
     settings = ServerSettings(retrieval=config)
-    server = create_server(settings, Library(settings))
-    listed = {tool.name: tool.input_schema for tool in Tools(settings, {"one": Library(settings)}).list()}
+    server = create_server(settings)
+    listed = {tool.name: tool.input_schema for tool in Tools(settings, serve_indexes(settings)).list()}
     assert server.get_tool_input_schema is not None
     assert {name: server.get_tool_input_schema(name) for name in [*listed, "nothing"]} == {**listed, "nothing": None}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -15,15 +17,17 @@ from support.examples import times
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core import Chunk, Hit, RetrievalResult, Scores
+from retrieval_core.service.reading import ReadResponse
 from retrieval_core.text.analysis import Analyzer
+from retrieval_core.text.sentences import Excerpter
 from retrieval_core.types import Degradation
 from retrieval_core.types.escapes import escape_name, unescape_text
 from retrieval_core_mcp.fitting import bounded, good_end, shorten
-from retrieval_core_mcp.library import Entry
-from retrieval_core_mcp.tools.fetch import fetch_answer
-from retrieval_core_mcp.tools.neighbors import neighbors_answer
-from retrieval_core_mcp.tools.search import BRIEF, SearchPage
-from retrieval_core_mcp.tools.tool import ToolAnswer
+from retrieval_core_mcp.tools.fit import BRIEF, Written, fit
+from retrieval_core_mcp.tools.names import can_be_named
+from retrieval_core_mcp.tools.reading import FetchAnswer, NeighborsAnswer
+from retrieval_core_mcp.tools.search import Found, SearchAnswer
+from retrieval_core_mcp.tools.tool import ToolAnswer, ToolCall
 
 WORDS = st.lists(
     st.sampled_from(["word", "Ende.", "\n\n", '"', "\\", "ü", "漢字。", "🎉", "\x00", "\ud800"]), max_size=100
@@ -55,9 +59,20 @@ def assert_short(structured: object, text: str, limit: int) -> None:
 ANALYZER = Analyzer()
 
 
-def searched(result: RetrievalResult, limit: int, *, as_json: bool = False) -> ToolAnswer:
+def fitted(
+    answer: type[ToolAnswer], response: object, limit: int, *, as_json: bool = False, **given: object
+) -> Written:
+    """Return a tool's answer to a response of the service."""
+    served = SimpleNamespace(base_url=None)
+    request = SimpleNamespace(**given)
+    call = ToolCall(cast("Any", None), request, cast("Any", served), limit, as_json)
+    return fit(answer.of(response, call), limit)
+
+
+def searched(result: RetrievalResult, limit: int, *, first: int = 0, token: str = "", as_json: bool = False) -> Written:
     """Return the answer to a search that found this."""
-    return SearchPage(result, ANALYZER, lambda text: text, limit, as_json=as_json).answer()
+    found = Found(result, Excerpter(result.query, ANALYZER), first, token=token)
+    return fitted(SearchAnswer, found, limit, as_json=as_json, filters=None)
 
 
 @settings(max_examples=times(150))
@@ -77,16 +92,16 @@ def test_a_search_stays_below_the_limit(
     answer = searched(result, limit, as_json=as_json)
     assert_short(answer.structured, answer.text, limit)
     shown = answer.structured["results"]
-    page = SearchPage(result, ANALYZER, lambda text: text, limit)
-    assert [hit["id"] for hit in shown] == [hit.id for hit in page.hits[: len(shown)]]
-    assert shown or not page.hits
-    assert ("next_cursor" in answer.structured) == (len(shown) < len(page.hits))
+    named = [hit.id for hit in found if can_be_named(hit.id, limit)]
+    assert [hit["id"] for hit in shown] == named[: len(shown)]
+    assert shown or not named
+    assert ("next_cursor" in answer.structured) == (len(shown) < len(named))
     read, first = [hit["id"] for hit in shown], answer.structured.get("next_cursor", "").partition("-")[0]
     while first:
-        rest = SearchPage(result, ANALYZER, lambda text: text, limit, first=int(first), as_json=as_json).answer()
+        rest = searched(result, limit, first=int(first), as_json=as_json)
         read += [hit["id"] for hit in rest.structured["results"]]
         first = rest.structured.get("next_cursor", "").partition("-")[0]
-    assert read == [hit.id for hit in page.hits]
+    assert read == named
     whole = {hit.chunk.id: hit.chunk.text.replace("\ud800", "\ufffd") for hit in found}
     for hit in shown:
         for part in hit["text"].removesuffix(" […]").split("\n[…]\n"):
@@ -99,7 +114,7 @@ def test_neighbours_stay_below_the_limit(texts: list[str], own: int, limit: int)
     """The passage that was asked for is always among them, and what is left out is counted."""
     chunks = [Chunk(f"d#{at}", "d", text, chunk_index=at) for at, text in enumerate(texts)]
     asked = f"d#{min(own, len(texts) - 1)}"
-    answer = neighbors_answer(asked, chunks, limit)
+    answer = fitted(NeighborsAnswer, chunks, limit, id=asked)
     assert_short(answer.structured, answer.text, limit)
     shown = answer.structured["passages"]
     assert asked in [passage["id"] for passage in shown]
@@ -110,11 +125,11 @@ def test_neighbours_stay_below_the_limit(texts: list[str], own: int, limit: int)
 @given(text=TEXTS, name=NAMES, title=st.none() | TEXTS, fields=st.dictionaries(NAMES, JSONS, max_size=6))
 def test_a_document_is_read_in_parts(text: str, name: str, title: str | None, fields: dict[str, object]) -> None:
     """Each part stays below the limit, and together they are the document."""
-    entry = Entry(name[:200].replace("\ud800", "x"), title, None, text, fields)  # type: ignore[arg-type]
+    entry = ReadResponse(name[:200].replace("\ud800", "x"), title, None, text, fields)  # type: ignore[arg-type]
     offset: int | None = 0
     read = ""
     while offset is not None:
-        answer = fetch_answer(entry, offset, 5_000)
+        answer = fitted(FetchAnswer, entry, 5_000, offset=offset)
         assert_short(answer.structured, answer.text, 5_000)
         assert answer.structured["offset"] == len(read)
         read += answer.structured["text"]
@@ -180,11 +195,11 @@ def test_the_best_passages_have_room_first(lengths: list[int], whole: int, shown
 def test_what_has_no_room_at_all_comes_with_a_cursor() -> None:
     """In the shortest answer that can be set there is room for some; the next page begins behind them."""
     result = result_of(*[9_000] * 30)
-    first = SearchPage(result, ANALYZER, lambda text: text, 1_000, token="t").answer()
+    first = searched(result, 1_000, token="t")
     shown = len(first.structured["results"])
     assert 0 < shown < 30
     assert first.structured["next_cursor"] == f"{shown}-t"
-    second = SearchPage(result, ANALYZER, lambda text: text, 1_000, first=shown, token="t").answer()
+    second = searched(result, 1_000, first=shown, token="t")
     assert second.structured["results"][0]["id"] == f"d.md#{shown}"
     assert f"[{shown + 1}] Doc: d.md#{shown}\n" in second.text
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def test_the_server_of_assistants_imports_nothing_of_the_service() -> None:
     """Its start is what an assistant waits for; of the service only the settings are read."""
     code = (
-        "import sys; import retrieval_core_mcp.library, retrieval_core_mcp.server, retrieval_core_mcp.stdio; "
+        "import sys; import retrieval_core_mcp.server, retrieval_core_mcp.stdio; "
         "own = [name for name in sys.modules if name.startswith('retrieval_core_mcp.http.')]; "
         "print(*own, 'uvicorn' in sys.modules)"
     )
@@ -61,7 +61,7 @@ def test_importing_it_is_cheap() -> None:
     """Neither the protocol's library nor anything that searches is loaded before it is needed."""
     shallow = loaded_by("import retrieval_core_mcp", "mcp", "numpy", "pydantic")
     deep = loaded_by(
-        "import retrieval_core_mcp.server, retrieval_core_mcp.library, retrieval_core_mcp.stdio",
+        "import retrieval_core_mcp.server, retrieval_core_mcp.stdio",
         "numpy", "onnxruntime", "sqlite3", "retrieval_core.adapters.stores.sqlite", "retrieval_core.pipeline",
     )  # fmt: skip
     assert (shallow, deep) == ("[]", "[]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,14 +14,14 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp import Client
 from retrieval_core import Document, open_index
 from retrieval_core.config import RetrievalConfig
+from retrieval_core.service.served import ServedIndex, ServedIndexes
+from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core_mcp import Library, ServerSettings, create_server
-from retrieval_core_mcp.library import Entry
+from retrieval_core_mcp import ServerSettings, create_server
 from retrieval_core_mcp.peek import peek
 from retrieval_core_mcp.tools.calling import Tools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from retrieval_core import Index
@@ -31,46 +32,44 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def served(config: RetrievalConfig, **settings: Any) -> Library:
-    """Return a library over an index that counts words."""
-
-    def opened(own: RetrievalConfig) -> Index:
-        return open_index(config=own, embedder=FakeEmbedder(), token_counter=words)
-
-    return Library(ServerSettings(retrieval=config, **settings), open_index=opened)
+def served(config: RetrievalConfig, name: str = "documents", **settings: Any) -> ServedIndex:
+    """Return an index that counts words."""
+    return ServedIndex(
+        name, config, embedder=FakeEmbedder(), open_index=partial(open_index, token_counter=words), **settings
+    )
 
 
-def asked(libraries: Library | Mapping[str, Library], *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+def asked(indexes: ServedIndexes, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     """Return the answers to some calls; the client checks them against the tools' schemas."""
-    first = libraries if isinstance(libraries, Library) else next(iter(libraries.values()))
+    settings = ServerSettings(retrieval=indexes.named(None).config)
 
     async def conversation() -> list[Any]:
-        async with Client(create_server(first.settings, libraries)) as client:
+        async with Client(create_server(settings, indexes)) as client:
             await client.list_tools()
             return [await client.call_tool(tool, arguments) for tool, arguments in calls]
 
     return asyncio.run(conversation())
 
 
-def one(libraries: Library | Mapping[str, Library], tool: str, **arguments: Any) -> Any:
-    (answer,) = asked(libraries, (tool, arguments))
+def one(indexes: ServedIndexes, tool: str, **arguments: Any) -> Any:
+    (answer,) = asked(indexes, (tool, arguments))
     return answer
 
 
 @pytest.fixture
-def library(config: RetrievalConfig) -> Library:
-    return served(config)
+def library(config: RetrievalConfig) -> ServedIndexes:
+    return ServedIndexes(served(config))
 
 
 def test_clients_that_read_texts_as_json_get_them_so(config: RetrievalConfig) -> None:
     """As ChatGPT's connectors expect: one text, which is the structured content, with title and url in each result."""
 
     async def conversation() -> tuple[Any, Any]:
-        library = served(config)
-        tools = Tools(library.settings, {"notes": library})
-        found = await tools.call("search", {"query": "how far is the moon"}, as_json=True, step=lambda _step: None)
-        read = await tools.call("fetch", {"id": "moon.md#0"}, as_json=True, step=lambda _step: None)
-        await library.aclose()
+        indexes = ServedIndexes(served(config))
+        tools, caller = Tools(ServerSettings(retrieval=config), indexes), ServiceContext(indexes)
+        found = await tools.call("search", {"query": "how far is the moon"}, caller, as_json=True)
+        read = await tools.call("fetch", {"id": "moon.md#0"}, caller, as_json=True)
+        await indexes.aclose()
         return found, read
 
     for answer in asyncio.run(conversation()):
@@ -102,13 +101,12 @@ def test_the_instructions_tell_what_there_is(index_file: Path, tmp_path: Path) -
     assert not (tmp_path / "none.db").exists()
 
 
-def test_what_failed_is_told_of_an_index_alone(config: RetrievalConfig) -> None:
-    """A library that fails in a way that nobody foresaw is an answer without internals."""
+def test_an_error_that_nobody_foresaw_is_an_answer_without_internals(config: RetrievalConfig) -> None:
+    """The log has the details."""
 
-    class Broken(Library):
-        async def fetch(self, entry_id: str, condition: object = None) -> Entry | None:
-            raise RuntimeError(entry_id)
+    def broken(**_given: object) -> Index:
+        raise RuntimeError(config.index)
 
-    answer = one(Broken(ServerSettings(retrieval=config)), "verify_citation", id="secret", quote="x")
+    answer = one(ServedIndexes(ServedIndex("notes", config, open_index=broken)), "fetch", id="secret")
     assert answer.is_error
-    assert "secret" not in answer.content[0].text
+    assert answer.content[0].text.startswith("Something went wrong inside the server.")

@@ -3,62 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from mcp import Client
-from retrieval_core import RetrievalConfig, open_index
+from retrieval_core import RetrievalConfig
 from retrieval_core.errors import IndexFormatError
+from retrieval_core.service.redaction import redactor
+from retrieval_core.service.served import WARM_UP
+from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core_mcp import Library, ServerSettings, create_server
-from retrieval_core_mcp.explain import explain, scrub
-from retrieval_core_mcp.library import WARM_UP, WARM_UP_AFTER
-
-if TYPE_CHECKING:
-    from retrieval_core import Index
+from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
+from retrieval_core_mcp.advice import advice_on
 
 
 class Held:
-    """A library whose model is held back by a gate, and whose clock stands still."""
+    """A server whose model is held back by a gate, and whose clock stands still."""
 
-    def __init__(self, config: RetrievalConfig, **settings: Any) -> None:
+    def __init__(self, config: RetrievalConfig, kind: type[FakeEmbedder] = FakeEmbedder, **settings: Any) -> None:
         self.clock = FakeClock()
-        self.embedder = FakeEmbedder()
+        self.embedder = kind()
         self.settings = ServerSettings(retrieval=config, **settings)
-        self.library = Library(self.settings, open_index=self.open, clock=self.clock)
-        self.server = create_server(self.settings, self.library)
-
-    def open(self, config: RetrievalConfig) -> Index:
-        return open_index(config=config, embedder=self.embedder)
-
-    async def until_asked(self) -> None:
-        """Wait until the model is being loaded."""
-        while not self.embedder.queries:  # noqa: ASYNC110 - what is waited for tells nobody
-            await asyncio.sleep(0)
+        self.indexes = serve_indexes(self.settings, embedder=self.embedder, clock=self.clock)
+        self.server = create_server(self.settings, self.indexes)
 
 
-def test_what_the_first_search_loads_is_loaded_behind_the_model(config: RetrievalConfig) -> None:
-    """By a search of its own, once for a moment nobody has asked; none comes where somebody has."""
+def test_what_the_first_search_loads_is_loaded_after_the_model(config: RetrievalConfig) -> None:
+    """By a search of its own."""
 
-    async def conversation(*, asks: bool) -> list[str]:
+    async def conversation() -> list[str]:
         held = Held(config)
         async with Client(held.server) as client:
-            if asks:
-                await client.call_tool("search", {"query": "the moon"})
-            await held.until_asked()
-            warming = held.library._warming
+            await client.list_tools()
+            warming = held.indexes.named(None)._warming
             assert warming is not None
-            while not warming.done():
-                held.clock.advance(WARM_UP_AFTER)
-                await asyncio.sleep(0)
+            await warming
             return held.embedder.queries
 
-    assert asyncio.run(conversation(asks=False)) == [WARM_UP, WARM_UP]
-    assert sorted(asyncio.run(conversation(asks=True))) == sorted([WARM_UP, "the moon"])
+    assert asyncio.run(conversation()) == [WARM_UP, WARM_UP]
 
 
 class Loaded(FakeEmbedder):
@@ -74,27 +60,26 @@ class Unsure(FakeEmbedder):
         return False
 
 
-@pytest.mark.parametrize(("kind", "queries"), [(Loaded, ["the moon"]), (Unsure, ["the moon", WARM_UP])])
-def test_a_search_waits_for_no_other_text_where_the_model_is_loaded(
-    config: RetrievalConfig, kind: type[FakeEmbedder], queries: list[str]
+@pytest.mark.parametrize(("kind", "first"), [(Loaded, "the moon"), (Unsure, WARM_UP)])
+def test_a_search_waits_for_no_other_text_if_the_model_is_loaded(
+    config: RetrievalConfig, kind: type[FakeEmbedder], first: str
 ) -> None:
-    """An embedder is asked to embed something at the start, unless it says that it is loaded."""
+    """An embedder embeds something at the start, unless it says that it is loaded."""
 
-    async def conversation() -> list[str]:
-        held = Held(config)
-        held.embedder = kind()
+    async def conversation() -> str:
+        held = Held(config, kind)
         async with Client(held.server) as client:
             answer: Any = await client.call_tool("search", {"query": "the moon"})
             assert answer.structured_content["degraded"] == []
-        return sorted(held.embedder.queries)
+        return held.embedder.queries[0]
 
-    assert asyncio.run(conversation()) == sorted(queries)
+    assert asyncio.run(conversation()) == first
 
 
 @pytest.mark.parametrize("error", [IndexFormatError("/a/b.db is damaged"), RuntimeError("/a/b.db"), OSError("/a/b")])
 def test_failures_are_explained_without_places(error: Exception, config: RetrievalConfig) -> None:
     """What went wrong in detail is in the log alone."""
-    text = explain(error, config)
+    text = advice_on(error, ServiceContext(serve_indexes(ServerSettings(retrieval=config))))
     assert "/a/b" not in text
     assert "log" in text
 
@@ -111,4 +96,4 @@ def test_failures_are_explained_without_places(error: Exception, config: Retriev
 )
 def test_paths_are_taken_out(text: str, expected: str) -> None:
     """Of both kinds of systems, but not every slash."""
-    assert scrub(text, RetrievalConfig()) == expected
+    assert redactor([RetrievalConfig()])(text) == expected

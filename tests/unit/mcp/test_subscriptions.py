@@ -25,6 +25,8 @@ class Index:
         open: Nothing can be read before it is set.
     """
 
+    name = "notes"
+
     def __init__(self) -> None:
         self.state = 0
         self.open = asyncio.Event()
@@ -63,7 +65,7 @@ class Client:
 
 
 def followed(index: Index, clock: FakeClock) -> Subscriptions:
-    return Subscriptions(cast("Any", index), cast("Any", {"notes": index}), clock)
+    return Subscriptions(cast("Any", index), cast("Any", [index]), clock)
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["one that is gone", "one that does not read"])

@@ -11,8 +11,9 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 
 from retrieval_core import RetrievalConfig
 from retrieval_core.config import EmbedderConfig
+from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.types.filters import Eq
-from retrieval_core_mcp import Library, ServerSettings
+from retrieval_core_mcp import ServerSettings, serve_indexes
 from retrieval_core_mcp.tools.calling import Tools
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ def test_who_sees_a_part_does_not_write(notes: Path) -> None:
     settings = settings_of(notes)
 
     async def conversation() -> None:
-        library = Library(settings)
-        tools = Tools(settings, {"notes": library})
+        indexes = serve_indexes(settings)
+        tools, caller = Tools(settings, indexes), ServiceContext(indexes, Eq("tenant", "acme"), may_write=True)
         for name, given in (("index_path", {"path": "."}), ("remove_document", {"id": "a.md"})):
-            answer: Any = await tools.call(name, given, Eq("tenant", "acme"), step=lambda _step: None)
+            answer: Any = await tools.call(name, given, caller)
             assert answer.is_error
             assert "may not write" in answer.content[0].text
-        await library.aclose()
+        await indexes.aclose()
 
     asyncio.run(conversation())

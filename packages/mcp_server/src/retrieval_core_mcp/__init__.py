@@ -4,19 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from retrieval_core_mcp.library import Library
     from retrieval_core_mcp.server import create_server
-    from retrieval_core_mcp.settings import ServerSettings, read_settings
+    from retrieval_core_mcp.settings import ServerSettings, read_settings, serve_indexes
     from retrieval_core_mcp.stdio import serve_stdio
 
 __version__ = "0.1.0"
-__all__ = ["Library", "ServerSettings", "create_server", "read_settings", "serve_stdio"]
+__all__ = ["ServerSettings", "create_server", "read_settings", "serve_indexes", "serve_stdio"]
 
 _HOMES = {
-    "Library": "library",
     "ServerSettings": "settings",
     "create_server": "server",
     "read_settings": "settings",
+    "serve_indexes": "settings",
     "serve_stdio": "stdio",
 }
 

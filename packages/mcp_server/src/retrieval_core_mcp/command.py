@@ -143,7 +143,7 @@ def _stdio(options: argparse.Namespace) -> Callable[[], int]:
         sys.stderr.write(f"{WAITING}\n{place}\n" if is_file else f"{WAITING}\n")
     import anyio  # noqa: PLC0415 - likewise
 
-    for module in ("library", "peek", "server", "stdio"):
+    for module in ("peek", "server", "stdio"):
         import_module(f"retrieval_core_mcp.{module}")
     return lambda: anyio.run(_serve, settings, named)
 
@@ -193,9 +193,9 @@ async def _serve(settings: ServerSettings, named: Mapping[str, str]) -> NoReturn
 
     Nothing is lost by that: every change of an index is written at once or not at all.
     """
-    from retrieval_core_mcp.library import Library  # noqa: PLC0415 - imported by now
-    from retrieval_core_mcp.peek import peek  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.peek import peek  # noqa: PLC0415 - imported by now
     from retrieval_core_mcp.server import create_server  # noqa: PLC0415 - likewise
+    from retrieval_core_mcp.settings import serve_indexes  # noqa: PLC0415 - likewise
     from retrieval_core_mcp.stdio import serve_stdio  # noqa: PLC0415 - likewise
 
     # SIGTERM is how a client ends its server, SIGINT is Ctrl-C.
@@ -203,7 +203,7 @@ async def _serve(settings: ServerSettings, named: Mapping[str, str]) -> NoReturn
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
     server = create_server(
         settings,
-        {name: Library(settings.of_index(path)) for name, path in named.items()},
+        serve_indexes(settings, [f"{name}={path}" for name, path in named.items()]),
         contents=peek(named) if settings.retrieval.store.kind == "sqlite" else "",
     )
     code = 0

@@ -3,58 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
-    from contextlib import AbstractContextManager
+    from collections.abc import Awaitable, Callable
 
     from mcp.server.context import ServerRequestContext
 
-    from retrieval_core.types import RetrievalResult, StageRecord
 
 T = TypeVar("T")
-
-
-class StageProgress:
-    """An observer of a pipeline that tells whoever asked which stages have ended."""
-
-    def __init__(self) -> None:
-        self._listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
-
-    @contextmanager
-    def listening(self, listener: Callable[[str], None]) -> Generator[None]:
-        """Tell a function of the stages of what is asked in this context."""
-        token = self._listener.set(listener)
-        try:
-            yield
-        finally:
-            self._listener.reset(token)
-
-    @contextmanager
-    def span(self, stage: str) -> Generator[_Span]:
-        """Return a context that is open while a stage's call runs."""
-        yield _Span(stage, self._listener.get())
-
-    def query(self) -> AbstractContextManager[None]:
-        """Return a context that is open while a query is answered."""
-        return nullcontext()
-
-    def answered(self, result: RetrievalResult) -> None:
-        """Take the result of a query."""
-
-
-class _Span:
-    def __init__(self, stage: str, listener: Callable[[str], None] | None) -> None:
-        self._stage = stage
-        self._listener = listener
-
-    def end(self, record: StageRecord, error: Exception | None = None) -> None:  # noqa: ARG002 - as observers have it
-        if self._listener is not None:
-            self._listener(self._stage)
 
 
 async def reporting(context: ServerRequestContext[Any], work: Callable[[Callable[[str], None]], Awaitable[T]]) -> T:

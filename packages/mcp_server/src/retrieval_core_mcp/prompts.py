@@ -19,7 +19,9 @@ from mcp.types import (
     TextContent,
 )
 
-from retrieval_core_mcp.explain import explain
+from retrieval_core.service.contents import IndexRequest, document_ids, list_fields
+from retrieval_core.service.service_context import ServiceContext
+from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import clean
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
     from mcp.types import CompleteRequestParams, GetPromptRequestParams
 
+    from retrieval_core.service.served import ServedIndexes
     from retrieval_core.types.filters import Filter
-    from retrieval_core_mcp.library import Library
 
 MOST_VALUES = 100
 """Of a completion, by the protocol."""
@@ -81,15 +83,12 @@ _WHERE = {
 
 
 class Prompts:
-    """The prompts of a server.
+    """The prompts of a server."""
 
-    Args:
-        libraries: The indexes by name.
-    """
-
-    def __init__(self, libraries: Mapping[str, Library]) -> None:
-        self._libraries = libraries
-        self._optional = {name: told for name, told in _WHERE.items() if name != "index" or len(libraries) > 1}
+    def __init__(self, indexes: ServedIndexes) -> None:
+        self._indexes = indexes
+        self._names = [served.name for served in indexes]
+        self._optional = {name: told for name, told in _WHERE.items() if name != "index" or len(indexes) > 1}
 
     async def list(self) -> ListPromptsResult:
         """Return the prompts as clients see them."""
@@ -144,18 +143,19 @@ class Prompts:
 
     async def _values(self, params: CompleteRequestParams, name: str, tenant: Filter | None) -> Iterable[str]:
         if name == "index":
-            return self._libraries
+            return self._names
         given = (params.context.arguments if params.context is not None else None) or {}
-        library = self._libraries.get(given.get("index", "")) or next(iter(self._libraries.values()))
+        index = given.get("index") if given.get("index") in self._names else None
+        context = ServiceContext(self._indexes, tenant)
         try:
             if name == "id" and not isinstance(params.ref, PromptReference):
-                return await library.documents(tenant)
+                return await document_ids(context, index)
             if name in {"field", "value"} and isinstance(params.ref, PromptReference):
-                fields = (await library.describe(tenant)).fields
+                fields = (await list_fields(context, IndexRequest(index=index))).fields
                 if name == "field":
                     return [each.name for each in fields]
                 wanted = given.get("field")
                 return [str(value) for each in fields if wanted in (None, "", each.name) for value in each.examples]
         except Exception as error:  # noqa: BLE001 - a value can still be typed
-            explain(error, library.settings.retrieval)
+            advice_on(error, context)
         return ()

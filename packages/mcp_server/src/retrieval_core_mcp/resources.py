@@ -18,15 +18,20 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from retrieval_core_mcp.explain import explain
+from retrieval_core.errors import NotFoundError
+from retrieval_core.service.contents import document_ids
+from retrieval_core.service.reading import ReadRequest, read
+from retrieval_core.service.service_context import ServiceContext
+from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import clean, in_one_line
 from retrieval_core_mcp.settings import LARGEST_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator
 
+    from retrieval_core.service.reading import ReadResponse
+    from retrieval_core.service.served import ServedIndexes
     from retrieval_core.types.filters import Filter
-    from retrieval_core_mcp.library import Entry, Library
 
 PAGE = 50
 """Resources in a part of the list."""
@@ -60,14 +65,10 @@ def read_address(uri: str) -> Address | None:
 
 
 class Resources:
-    """The resources of a server.
+    """The resources of a server."""
 
-    Args:
-        libraries: The indexes by name.
-    """
-
-    def __init__(self, libraries: Mapping[str, Library]) -> None:
-        self._libraries = libraries
+    def __init__(self, indexes: ServedIndexes) -> None:
+        self._indexes = indexes
 
     async def templates(self) -> ListResourceTemplatesResult:
         """Return the forms of addresses."""
@@ -130,29 +131,32 @@ class Resources:
         return listed.hexdigest()
 
     async def _documents(self, tenant: Filter | None) -> AsyncGenerator[Address]:
-        for name, library in sorted(self._libraries.items()):
+        context = ServiceContext(self._indexes, tenant)
+        for name in sorted(served.name for served in self._indexes):
             try:
-                ids = await library.documents(tenant)
+                ids = await document_ids(context, name)
             except Exception as error:  # noqa: BLE001 - an index that isn't there yet has no resources
-                explain(error, library.settings.retrieval)
+                advice_on(error, context)
                 continue
             for each in ids:
                 yield Address("document", name, each)
 
-    async def _entry(self, uri: str, tenant: Filter | None) -> Entry | None:
+    async def _entry(self, uri: str, tenant: Filter | None) -> ReadResponse | None:
         """Return the chunk or document of an address; ``None`` if there is none that a caller may see.
 
         Raises:
             MCPError: The index can't be read.
         """
-        address = read_address(uri)
-        if address is None or (library := self._libraries.get(address.index)) is None:
+        if (address := read_address(uri)) is None:
             return None
+        context = ServiceContext(self._indexes, tenant)
         try:
-            entry = await library.fetch(address.id, tenant)
+            entry = await read(context, ReadRequest.model_construct(id=address.id, index=address.index, around=0))
+        except NotFoundError:
+            return None
         except Exception as error:  # noqa: BLE001 - every request gets an answer
-            raise MCPError(INVALID_PARAMS, explain(error, library.settings.retrieval)) from None
-        return entry if entry is not None and (entry.chunk is not None) == (address.kind == "chunk") else None
+            raise MCPError(INVALID_PARAMS, advice_on(error, context)) from None
+        return entry if (entry.chunk is not None) == (address.kind == "chunk") else None
 
 
 def _mime_type(name: str) -> str:

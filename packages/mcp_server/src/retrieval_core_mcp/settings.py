@@ -17,7 +17,13 @@ from retrieval_core_mcp.http.settings import HttpSettings, listed
 from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from retrieval_core.index.index import Index
+    from retrieval_core.ports import Embedder
+    from retrieval_core.run.clock import Clock
+    from retrieval_core.run.observe import Observer
+    from retrieval_core.service.served import ServedIndexes
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_MCP__"
 DEFAULT_RESULTS = 5
@@ -66,9 +72,8 @@ class ServerSettings(BaseModel):
 
     @property
     def top_k(self) -> int:
-        """The default number of results: as configured, else :data:`DEFAULT_RESULTS`, which leaves longer passages."""
-        search = self.retrieval.search
-        return min(search.top_k, MOST_RESULTS) if "top_k" in search.model_fields_set else DEFAULT_RESULTS
+        """The default number of results; see :func:`default_top_k`."""
+        return default_top_k(self.retrieval)
 
     @property
     def words_only(self) -> bool:
@@ -79,6 +84,54 @@ class ServerSettings(BaseModel):
         """Return the settings with another index file."""
         same = path == self.retrieval.index
         return self if same else self.model_copy(update={"retrieval": config_for(self.retrieval, path)})
+
+
+def default_top_k(config: RetrievalConfig) -> int:
+    """Return the number of results if the assistant sets none: as configured, else few, which leaves longer ones."""
+    search = config.search
+    return min(search.top_k, MOST_RESULTS) if "top_k" in search.model_fields_set else DEFAULT_RESULTS
+
+
+def serve_indexes(
+    settings: ServerSettings,
+    places: Sequence[str] = (),
+    *,
+    embedder: Embedder | None = None,
+    open_index: Callable[..., Index] | None = None,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+) -> ServedIndexes:
+    """Return the indexes of a server. They are not opened yet.
+
+    Args:
+        places: Index files, or ``NAME=FILE``. Default: the configured one.
+        embedder: That of the first index. Default: the configured one.
+        open_index: Opens an index, with the arguments of :func:`retrieval_core.open_index`, which is the default.
+        observer: Receives the events of each query.
+        clock: Measures the wait for a model. Default: the system's clock.
+
+    Raises:
+        ConfigurationError: Two have the same name.
+    """
+    from retrieval_core.service.served import ServedIndex, ServedIndexes  # noqa: PLC0415 - --help does not wait for it
+
+    named = named_indexes(places, settings.retrieval.index)
+    indexes = [
+        ServedIndex(
+            name,
+            settings.of_index(path).retrieval,
+            description=settings.described,
+            base_url=settings.http.base_url,
+            roots=settings.roots,
+            wait_seconds=settings.wait_seconds,
+            embedder=embedder if at == 0 else None,
+            open_index=open_index,
+            observer=observer,
+            clock=clock,
+        )
+        for at, (name, path) in enumerate(named.items())
+    ]
+    return ServedIndexes(*indexes, observer=observer)
 
 
 def named_indexes(places: Sequence[str], default: str) -> dict[str, str]:

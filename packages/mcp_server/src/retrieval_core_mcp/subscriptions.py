@@ -19,15 +19,15 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core_mcp.resources import LIST, read_address
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.session import ServerSession
     from mcp.types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
     from retrieval_core.run.clock import Clock
+    from retrieval_core.service.served import ServedIndexes
     from retrieval_core.types.filters import Filter
-    from retrieval_core_mcp.library import Library
     from retrieval_core_mcp.resources import Resources
 
 logger = logging.getLogger(__name__)
@@ -66,13 +66,12 @@ class Subscriptions:
     """Follows resources for the clients of a server.
 
     Args:
-        libraries: The indexes by name.
         clock: Measures the time between two checks. Default: the system's clock.
     """
 
-    def __init__(self, resources: Resources, libraries: Mapping[str, Library], clock: Clock | None = None) -> None:
+    def __init__(self, resources: Resources, indexes: ServedIndexes, clock: Clock | None = None) -> None:
         self._resources = resources
-        self._libraries = libraries
+        self._indexes = indexes
         self._clock = clock or SystemClock()
         self._audiences: dict[Filter | None, _Audience] = {}
         self._versions: dict[str, str | None] = {}
@@ -118,10 +117,10 @@ class Subscriptions:
     async def look(self) -> None:
         """Tell all clients what has changed since the last check."""
         changed = False
-        for name, library in self._libraries.items():
-            version = await library.version()
-            changed = changed or version is None or version != self._versions.get(name, version)
-            self._versions[name] = version
+        for served in self._indexes:
+            version = await served.version()
+            changed = changed or version is None or version != self._versions.get(served.name, version)
+            self._versions[served.name] = version
         for audience in tuple(self._audiences.values()) if changed else ():
             for uri in tuple(audience.followers):
                 await self._tell(audience, uri)
@@ -161,9 +160,9 @@ class Subscriptions:
         if self._checking is None or self._checking.done():
             self._versions.clear()
             self._checking = asyncio.create_task(self._check())
-        for name, library in self._libraries.items():
-            version = await library.version()  # before the texts, so that no change between the two is missed
-            self._versions.setdefault(name, version)
+        for served in self._indexes:
+            version = await served.version()  # before the texts, so that no change between the two is missed
+            self._versions.setdefault(served.name, version)
         for uri in uris:
             if uri not in audience.known:
                 audience.known.setdefault(uri, await self._fingerprint(audience, uri))

@@ -14,14 +14,12 @@ import uvicorn
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.run.observe import Metrics, SeveralObservers
+from retrieval_core.run.observe import Metrics
 from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
 from retrieval_core_mcp.http.audit import audit_log
 from retrieval_core_mcp.http.connections import WaitingConnections, protocol_of
-from retrieval_core_mcp.library import Library
-from retrieval_core_mcp.progress import StageProgress
 from retrieval_core_mcp.server import create_server
 from retrieval_core_mcp.settings import named_indexes
 
@@ -64,16 +62,8 @@ def serve_http(
     admission = Admission(settings.http.max_requests, settings.http.max_sessions)
     metrics = Metrics()
     try:
-        stages = StageProgress()
-        opened = _open(settings, places, SeveralObservers(metrics, stages), embedder)
-        indexes = ServedIndexes(*opened, observer=metrics)
-        libraries = {
-            served.name: Library(
-                settings.of_index(served.config.index), open_index=lambda _config, of=served: of.open(), stages=stages
-            )
-            for served in indexes
-        }
-        mcp = create_server(settings, libraries, at_once=settings.watch)
+        indexes = ServedIndexes(*_open(settings, places, metrics, embedder), observer=metrics)
+        mcp = create_server(settings, indexes, at_once=settings.watch)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
         listening = _listening(settings.http)
     except ConfigurationError as error:

@@ -1,20 +1,28 @@
-"""The tool ``answer``: an answer with a quote for each sentence, written by a language model or extracted."""
+"""The tools ``answer`` and ``retrieve_context``: an answer with quotes, or chunks to write one from."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
-from retrieval_core_mcp.fitting import clean, in_one_line, largest, shorten
+from retrieval_core.service.searching import AnswerRequest, ContextRequest
+from retrieval_core.service.service_context import WHOLE
+from retrieval_core_mcp.fitting import clean, in_one_line, shorten
+from retrieval_core_mcp.tools.fit import Shrink
 from retrieval_core_mcp.tools.names import LONGEST_NAME
-from retrieval_core_mcp.tools.tool import DeclaredTool, QuestionArguments, Sized, StructuredContent, ToolAnswer
-from retrieval_core_mcp.tools.wording import degraded_lines
+from retrieval_core_mcp.tools.signals import do_not_follow, signs_in
+from retrieval_core_mcp.tools.tool import AnswerPart, QueryArguments, Sized, ToolAnswer
+from retrieval_core_mcp.tools.wording import advice, degraded_lines
 
 if TYPE_CHECKING:
-    from retrieval_core.types import Answer, Citation
+    from retrieval_core.types import Answer, Citation, ContextPack, ContextPassage
     from retrieval_core_mcp.tools.tool import ToolCall
 
+DEFAULT_TOKENS = 800
+"""A token is about four characters, so that an answer is about as long as those of the other tools."""
+MOST_TOKENS = 100_000
+MOST_QUOTES = 5
 _KINDS = {
     "written": "Written by a language model from the passages.",
     "extracted": "Extracted: these are the passages' own sentences; no language model wrote them.",
@@ -23,111 +31,137 @@ _KINDS = {
 }
 
 
-class AnswerArguments(Sized, QuestionArguments):
+class AnswerArguments(QueryArguments, Sized, AnswerRequest):
     """Arguments of the tool answer."""
 
 
-class AnswerSource(StructuredContent):
-    """What sentences of the answer rest on."""
+class AnswerSource(AnswerPart):
+    """A source of the answer's sentences."""
 
     number: int
     ids: list[str]
     citation: str
-    quotes: list[str]
+    quotes: Annotated[list[str], Shrink(cut=True)]
 
 
-class AnswerAnswer(StructuredContent):
+class AnswerAnswer(ToolAnswer):
     """An answer with its sources."""
 
-    text: str
+    text: Annotated[str, Shrink()]
     kind: str = Field(description="written, extracted, abstained or without_documents")
     confidence: float | None = None
-    sources: list[AnswerSource]
-    unsupported: list[str]
-    contradicted: list[str]
+    sources: Annotated[list[AnswerSource], Shrink()]
+    unsupported: Annotated[list[str], Shrink()]
+    contradicted: Annotated[list[str], Shrink()]
     degraded: list[str]
     note: str | None = None
 
-
-async def run(call: ToolCall) -> ToolAnswer:
-    """Answer a question."""
-    given: AnswerArguments = call.given
-    found = await call.library.answer(given.query, given.filters, condition=call.condition)
-    degraded = degraded_lines(found.degraded, call.scrub, call.limit)
-    if found.error is not None:
-        degraded.append(f"answer: {in_one_line(call.scrub(found.error), call.limit // 20)}")
-    return answer_of(found, degraded, call.limit)
-
-
-def answer_of(found: Answer, degraded: list[str], limit: int) -> ToolAnswer:
-    """Return an answer as a tool's; its quotes are cut where both do not fit, and then its end.
-
-    Args:
-        degraded: A line for each stage that did not work as configured.
-        limit: Both forms stay below this many characters of JSON, at least 1,000.
-    """
-    confidence = None if found.confidence is None else round(found.confidence.value, 2)
-    note = in_one_line(found.note or "", limit // 5) or None
-    checks = [sentence.check for sentence in found.sentences if sentence.check is not None]
-    unsupported = [sentence.text for sentence in found.unsupported if sentence.check is None]
-    contradicted = [found.sentences[check.sentence].text for check in checks if check.verdict == "contradicted"]
-
-    def attempt(size: int, quoted: int, sources: int) -> ToolAnswer:
-        answer = AnswerAnswer(
-            text=shorten(clean(found.text), size),
-            kind=found.kind,
-            confidence=confidence,
-            sources=[_source(citation, quoted) for citation in found.sources[:sources]],
-            unsupported=[shorten(clean(text), 200) for text in unsupported[:sources]],
-            contradicted=[shorten(clean(text), 200) for text in contradicted[:sources]],
+    @classmethod
+    def of(cls, response: Answer, call: ToolCall) -> Self:
+        """Return the answer with its quotes."""
+        checks = [sentence.check for sentence in response.sentences if sentence.check is not None]
+        unsupported = [sentence.text for sentence in response.unsupported if sentence.check is None]
+        contradicted = [response.sentences[each.sentence].text for each in checks if each.verdict == "contradicted"]
+        degraded = degraded_lines(response.degraded, call.limit)
+        if response.error is not None:
+            degraded.append(f"answer: {in_one_line(response.error, call.limit // 20)}")
+        return cls(
+            text=clean(response.text),
+            kind=response.kind,
+            confidence=None if response.confidence is None else round(response.confidence.value, 2),
+            sources=[_source(citation) for citation in response.sources],
+            unsupported=[shorten(clean(text), LONGEST_NAME) for text in unsupported],
+            contradicted=[shorten(clean(text), LONGEST_NAME) for text in contradicted],
             degraded=degraded,
-            note=note,
+            note=in_one_line(response.note or "", call.limit // 5) or None,
         )
-        return ToolAnswer(answer.model_dump(mode="json", exclude_none=True), _as_text(answer))
 
-    every = len(found.sources)
-    whole = max(5, len(found.text))
-    if (quoted := largest(lambda size: attempt(whole, size, every).fits(limit), 40, limit)) is not None:
-        return attempt(whole, quoted, every)
-    for sources in (every, 5, 1, 0):
-        if (size := largest(lambda size, of=sources: attempt(size, 40, of).fits(limit), 100, whole)) is not None:
-            return attempt(size, 40, sources)
-    return attempt(5, 40, 0)
+    def render(self) -> str:
+        """Return the kind of the answer, its notes, the text and the quotes."""
+        from retrieval_core.types.escapes import escape_text  # noqa: PLC0415 - the list of tools does not wait for it
+
+        lines = [_KINDS[self.kind], *([self.note] if self.note else [])]
+        lines += [f"Note: {line}" for line in self.degraded]
+        lines += [f"Note: the documents contradict this sentence: {escape_text(text)}" for text in self.contradicted]
+        lines.append(self.text)
+        for source in self.sources:
+            quotes = [f"“{escape_text(quote)}”" for quote in source.quotes]
+            lines.append("\n".join([f"[{source.number}] {source.citation} (id: {', '.join(source.ids)})", *quotes]))
+        return "\n\n".join(lines)
 
 
-def _source(citation: Citation, quoted: int) -> AnswerSource:
-    from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
+def _source(citation: Citation) -> AnswerSource:
+    from retrieval_core.types import format_citation  # noqa: PLC0415 - the list of tools does not wait for it
 
     return AnswerSource(
         number=citation.number,
         ids=[clean(name) for name in citation.chunk_ids[:5]],
         citation=in_one_line(format_citation(citation), LONGEST_NAME),
-        quotes=[shorten(clean(quote.text), quoted) for quote in citation.quotes[:5]],
+        quotes=[clean(quote.text) for quote in citation.quotes[:MOST_QUOTES]],
     )
 
 
-def _as_text(answer: AnswerAnswer) -> str:
-    from retrieval_core.types.escapes import escape_text  # noqa: PLC0415 - the handshake does not wait for it
+class ContextArguments(QueryArguments, ContextRequest):
+    """Arguments of the tool retrieve_context."""
 
-    lines = [_KINDS[answer.kind]]
-    lines += [answer.note] if answer.note else []
-    lines += [f"Note: {line}" for line in answer.degraded]
-    lines += [f"Note: the documents contradict this sentence: {escape_text(text)}" for text in answer.contradicted]
-    lines.append(answer.text)
-    lines += [
-        f"[{source.number}] {source.citation} (id: {', '.join(source.ids)})\n"
-        + "\n".join(f"“{escape_text(quote)}”" for quote in source.quotes)
-        for source in answer.sources
-    ]
-    return "\n\n".join(lines)
+    max_tokens: Annotated[
+        Annotated[int, Field(ge=50, le=MOST_TOKENS), WHOLE] | None,
+        Field(description="The budget of the whole context"),
+    ] = DEFAULT_TOKENS
 
 
-TOOL = DeclaredTool(
-    "answer",
-    "Answer a question",
-    "Answer a question from the documents, with a quote behind each sentence. If the documents don't contain the "
-    "answer, it says so. kind is extracted, or written if a language model wrote it.",
-    AnswerArguments,
-    AnswerAnswer,
-    run,
-)
+class ContextSource(AnswerPart):
+    """The source of a part of the context."""
+
+    number: int
+    ids: list[str]
+    citation: str
+    signs: list[str] | None = None
+
+
+class PackedContext(ToolAnswer):
+    """Chunks as one text, each below a line with its number and source. Its length is that of ``max_tokens``."""
+
+    context: str
+    sources: list[ContextSource]
+    tokens: int
+    max_tokens: int
+    dropped: int = Field(description="Passages that had no room")
+    degraded: list[str]
+    note: str | None = None
+
+    @classmethod
+    def of(cls, response: ContextPack, call: ToolCall) -> Self:
+        """Return the context with its sources."""
+        note = response.note or (None if response.passages else advice(call.request.filters or {}))
+        return cls(
+            context=clean(response.context_pack),
+            sources=[_context_source(passage) for passage in response.passages],
+            tokens=response.token_count,
+            max_tokens=response.max_tokens,
+            dropped=sum(entry.outcome == "dropped" and entry.role == "primary" for entry in response.ledger),
+            degraded=degraded_lines(response.degraded, call.limit),
+            note=None if note is None else in_one_line(note, LONGEST_NAME * 2),
+        )
+
+    def render(self) -> str:
+        """Return the notes and the context."""
+        lines = [f"Note: {line}" for line in self.degraded]
+        lines += [do_not_follow(f"passage {each.number}", each.signs) for each in self.sources if each.signs]
+        if self.context:
+            return "\n\n".join([*([self.note] if self.note else []), *lines, self.context])
+        is_whole = all(line.startswith("filter: ") for line in self.degraded)
+        nothing = "Nothing was found." if is_whole else "The search was incomplete and has no results."
+        return "\n\n".join([*lines, f"{nothing} {self.note}"])
+
+
+def _context_source(passage: ContextPassage) -> ContextSource:
+    from retrieval_core.types import format_citation  # noqa: PLC0415 - the list of tools does not wait for it
+
+    citation: Any = passage.citation
+    return ContextSource(
+        number=citation.number,
+        ids=[clean(name) for name in citation.chunk_ids[:10]],
+        citation=in_one_line(format_citation(citation), LONGEST_NAME),
+        signs=signs_in(passage.text) or None,
+    )

@@ -14,11 +14,12 @@ from retrieval_core_mcp.tools.tool import LONGEST_ID, ToolFailure
 from retrieval_core_mcp.wording import requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pydantic_core import ErrorDetails
 
-    from retrieval_core_mcp.tools.tool import Arguments
+    from retrieval_core.service.service_context import ServiceModel
+    from retrieval_core_mcp.tools.tool import DeclaredTool
 
 INDEX = "index"
 """The argument that names the index, where the server has several."""
@@ -26,14 +27,14 @@ _NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 _TEXTS = frozenset({"query", "id", "quote", "source", "path", INDEX})
 
 
-def read_arguments(tool: str, model: type[Arguments], given: Mapping[str, Any], indexes: Iterable[str]) -> Arguments:
-    """Return the arguments of a call, checked.
+def read_arguments(tool: DeclaredTool, given: Mapping[str, Any], names: Sequence[str]) -> ServiceModel:
+    """Return the arguments of a call, validated.
 
     Assistants send an object or a number as text now and then; these are read as what they say.
 
     Args:
-        tool: Its name, for the messages.
-        indexes: Names of the server's indexes; the argument ``index`` was taken out of ``given`` already.
+        tool: Its request has further fields, which callers can't set.
+        names: Those that they can; the argument ``index`` was taken out of ``given`` already.
 
     Raises:
         ToolFailure: Something is wrong; the message has a line for each problem.
@@ -41,21 +42,21 @@ def read_arguments(tool: str, model: type[Arguments], given: Mapping[str, Any], 
     arguments = {key: value if key in _TEXTS else _read(value) for key, value in given.items()}
     broken = [key for key, value in arguments.items() if has_lone_surrogate(key) or has_lone_surrogate(value)]
     if broken:
-        names = ", ".join(in_one_line(key, 60) for key in broken[:10])
-        msg = f"{names}: the text holds half of a surrogate pair, which is no character. Send it without that half."
+        keys = ", ".join(in_one_line(key, 60) for key in broken[:10])
+        msg = f"{keys}: the text holds half of a surrogate pair, which is no character. Send it without that half."
         raise ToolFailure(msg)
-    several = len(tuple(indexes)) > 1
-    valid = [*model.model_fields, *([INDEX] if several else [])]
+    problems = [_unknown(tool.name, name, names) for name in arguments if name not in tool.arguments]
+    known = {name: value for name, value in arguments.items() if name in tool.arguments}
     try:
-        read = model.model_validate(arguments)
+        request = tool.request.model_validate(known)
     except ValidationError as error:
-        told = dict.fromkeys(_describe(tool, valid, detail) for detail in error.errors(include_url=False)[:10])
-        raise ToolFailure("\n".join(told)) from None
-    for name in ("query", "quote"):
-        text = arguments.get(name)
-        if isinstance(text, str) and not text.strip():
-            raise ToolFailure(_EMPTY[name])
-    return read
+        problems += [_describe(tool.name, detail) for detail in error.errors(include_url=False)]
+    else:
+        empty = [_EMPTY[name] for name in ("query", "quote") if name in known and not str(known[name]).strip()]
+        if not problems and not empty:
+            return request
+        problems += empty
+    raise ToolFailure("\n".join([*dict.fromkeys(problems)][:10])) from None
 
 
 _EMPTY = {
@@ -107,13 +108,16 @@ def _read(value: object) -> object:
     return value
 
 
-def _describe(tool: str, valid: list[str], detail: ErrorDetails) -> str:
+def _unknown(tool: str, given: str, names: Sequence[str]) -> str:
+    name = in_one_line(given, 60)
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    takes = f" It takes {', '.join(names)}." if names else " It takes none."
+    return f"{name}: the tool {tool} has no such argument.{hint}{takes}"
+
+
+def _describe(tool: str, detail: ErrorDetails) -> str:
     name = in_one_line(str(detail["loc"][0]), 60)
-    if detail["type"] == "extra_forbidden":
-        near = get_close_matches(name.lower(), valid, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        takes = f" It takes {', '.join(valid)}." if valid else " It takes none."
-        return f"{name}: the tool {tool} has no such argument.{hint}{takes}"
     value: object = detail["input"]
     came = f"the string {json.dumps(shown(value), ensure_ascii=False)}" if isinstance(value, str) else shown(value)
     match detail["type"]:

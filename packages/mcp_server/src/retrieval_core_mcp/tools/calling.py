@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
-from retrieval_core_mcp.explain import explain
+from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import bounded
-from retrieval_core_mcp.tools import (
-    answering,
-    citation,
-    context,
-    explaining,
-    fetch,
-    indexes,
-    neighbors,
-    search,
-    writing,
-)
+from retrieval_core_mcp.settings import default_top_k
 from retrieval_core_mcp.tools.arguments import INDEX, index_named, read_arguments, shown
+from retrieval_core_mcp.tools.fit import fit
+from retrieval_core_mcp.tools.registry import TOOLS
 from retrieval_core_mcp.tools.tool import LONGEST_ID, ToolCall, ToolFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pydantic import BaseModel
 
-    from retrieval_core.types.filters import Filter
-    from retrieval_core_mcp.library import Library
+    from retrieval_core.service.served import ServedIndexes
+    from retrieval_core.service.service_context import ServiceContext
     from retrieval_core_mcp.settings import ServerSettings
-    from retrieval_core_mcp.tools.tool import DeclaredTool, ToolAnswer
+    from retrieval_core_mcp.tools.tool import DeclaredTool
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-"""What the other hints say is of tools that write."""
+"""The other hints are about tools that write."""
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 ABOUT_ANYTHING = "Use this when the user asks about something that their own documents may hold."
 
@@ -44,81 +37,49 @@ class Tools:
     """The tools of a server.
 
     Args:
-        libraries: The indexes by name; where there are several, each call names one.
+        indexes: If there are several, each call names one.
     """
 
-    def __init__(self, settings: ServerSettings, libraries: Mapping[str, Library]) -> None:
+    def __init__(self, settings: ServerSettings, indexes: ServedIndexes) -> None:
         self._settings = settings
-        self._libraries = libraries
-        self._tools = _declared(settings)
+        self._names = tuple(served.name for served in indexes)
+        self._tools = {tool.name: tool for tool in TOOLS if settings.allow_writes or not tool.writes}
 
     def list(self) -> list[Tool]:
         """Return the tools as clients see them."""
-        return [_listed(tool, self._settings, tuple(self._libraries)) for tool in self._tools.values()]
+        return [_listed(tool, self._settings, self._names) for tool in self._tools.values()]
 
     async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        condition: Filter | None = None,
-        *,
-        as_json: bool = False,
-        may_write: bool = True,
-        step: Callable[[str], None],
+        self, name: str, arguments: Mapping[str, Any], context: ServiceContext, *, as_json: bool = False
     ) -> CallToolResult:
         """Call a tool.
 
         Args:
-            condition: What every passage must pass, whatever the arguments say.
             as_json: Whether the text of the answer is its structured content as JSON.
-            may_write: Whether the caller is allowed to, where the server may.
-            step: Is told what has ended of the work, from any thread.
         """
-        limit, config = self._settings.max_characters, self._settings.retrieval
+        limit = self._settings.max_characters
         if (tool := self._tools.get(name)) is None:
             return _failed(_unknown(name, self._tools), limit)
         try:
-            given = dict(arguments)
-            asked = next(iter(self._libraries))
-            if len(self._libraries) > 1 and tool is not indexes.LIST:
-                asked = index_named(given.pop(INDEX, None), self._libraries)
-            library = self._libraries[asked]
-            config = library.settings.retrieval
-            read = read_arguments(name, tool.arguments, given, self._libraries)
-            with library.listening(step):
-                call = ToolCall(read, library, self._libraries, asked, condition, as_json, step, may_write)
-                answer = await tool.run(call)
+            given, several = dict(arguments), len(self._names) > 1
+            has_index = INDEX in tool.request.model_fields
+            index = index_named(given.pop(INDEX, None), self._names) if several and has_index else self._names[0]
+            served = context.index(index)
+            request: Any = read_arguments(tool, given, (*tool.arguments, *[INDEX] * (several and has_index)))
+            changed: dict[str, Any] = {INDEX: index} if has_index else {}
+            if getattr(request, "top_k", 0) is None:
+                changed["top_k"] = default_top_k(served.config)
+            request = request.model_copy(update=changed)
+            response = await tool.serve(context, request)
+            call = ToolCall(context, request, served, getattr(request, "max_characters", None) or limit, as_json)
+            # Many chunks take some milliseconds.
+            written = await asyncio.to_thread(lambda: fit(tool.answer.of(response, call), call.limit))
         except ToolFailure as failure:
             return _failed(str(failure), limit)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
-            return _failed(explain(error, config), limit)
-        return _result(answer, as_json=as_json)
-
-
-def _declared(settings: ServerSettings) -> dict[str, DeclaredTool]:
-    about = settings.about
-    when = f"{about} Use this when the user asks about that." if about else ABOUT_ANYTHING
-    how = "with keyword search" if settings.words_only else "with hybrid search"
-    tools = (
-        search.declared(when, how),
-        fetch.TOOL,
-        context.TOOL,
-        neighbors.TOOL,
-        explaining.TOOL,
-        indexes.LIST,
-        indexes.DESCRIBE,
-        citation.TOOL,
-        answering.TOOL,
-        *((writing.INDEX, writing.REMOVE) if settings.allow_writes else ()),
-    )
-    return {tool.name: tool for tool in tools}
-
-
-def _result(answer: ToolAnswer, *, as_json: bool) -> CallToolResult:
-    text = answer.text
-    if as_json:
-        text = json.dumps(answer.structured, ensure_ascii=False)
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=answer.structured)
+            return _failed(advice_on(error, context), limit)
+        text = json.dumps(written.structured, ensure_ascii=False) if as_json else written.text
+        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=written.structured)
 
 
 def _failed(text: str, limit: int) -> CallToolResult:
@@ -132,34 +93,38 @@ def _unknown(name: str, tools: Mapping[str, DeclaredTool]) -> str:
 
 
 def _listed(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...]) -> Tool:
-    schema = _input_schema(tool.arguments)
+    schema = _input_schema(tool)
     properties = schema["properties"]
     if "top_k" in properties:
         properties["top_k"]["default"] = settings.top_k
-    if "mode" in properties and settings.words_only:  # there is nothing to choose
-        del properties["mode"]
-    if len(names) > 1 and tool is not indexes.LIST:
+    if settings.words_only:  # there is nothing to choose
+        properties.pop("mode", None)
+    if len(names) > 1 and INDEX in tool.request.model_fields:
         schema["properties"] = {INDEX: {"type": "string", "enum": list(names)}, **properties}
         schema["required"] = [INDEX, *schema.get("required", [])]
+    when = f"{settings.about} Use this when the user asks about that." if settings.about else ABOUT_ANYTHING
+    how = "with keyword search" if settings.words_only else "with hybrid search"
     return Tool(
         name=tool.name,
         title=tool.title,
-        description=tool.description,
+        description=tool.description.replace("{how}", how).replace("{when}", when),
         input_schema=schema,
         output_schema=_output_schema(tool.answer),
         annotations=WRITES if tool.writes else READS,
     )
 
 
-def _input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of arguments, without ``null`` as a value of optional ones."""
-    schema = _terse(arguments.model_json_schema())
-    for entry in schema["properties"].values():
+def _input_schema(tool: DeclaredTool) -> dict[str, Any]:
+    """Return the schema of a tool's arguments, without ``null`` as a value of optional ones."""
+    schema = _terse(tool.request.model_json_schema())
+    properties = {name: schema["properties"][name] for name in tool.arguments}
+    for entry in properties.values():
         if "anyOf" in entry:
             entry.update(next(kind for kind in entry.pop("anyOf") if kind != {"type": "null"}))
             entry.pop("default", None)
-    schema.pop("description", None)
-    return schema
+    required = [name for name in schema.get("required", ()) if name in properties]
+    needed = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
 def _output_schema(answer: type[BaseModel]) -> dict[str, Any]:
@@ -168,11 +133,14 @@ def _output_schema(answer: type[BaseModel]) -> dict[str, Any]:
     for part in (schema, *schema.get("$defs", {}).values()):
         part.pop("description", None)
         part.pop("additionalProperties", None)
-        for entry in part["properties"].values():
+        for name, entry in part["properties"].items():
             entry.pop("default", None)
+            if entry.pop("readOnly", False):
+                entry.pop("description", None)
             if {"type": "null"} in entry.get("anyOf", ()):  # answers leave out fields without a value
                 kinds = [kind for kind in entry.pop("anyOf") if kind != {"type": "null"}]
                 entry.update(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
+                part["required"] = [each for each in part["required"] if each != name]
     return schema
 
 

@@ -1,26 +1,26 @@
-"""The tools ``list_indexes`` and ``describe_index``: what can be searched, and by which fields it can be filtered."""
+"""The tools ``list_indexes`` and ``describe_index``: what can be searched, and the fields that filters can name."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
 from retrieval_core.errors import RetrievalError
-from retrieval_core_mcp.explain import explain
-from retrieval_core_mcp.fitting import clean, in_one_line, largest
+from retrieval_core.service.contents import FieldsResponse, IndexesRequest, IndexRequest, IndexSummary, describe_index
+from retrieval_core_mcp.advice import advice_on
+from retrieval_core_mcp.fitting import clean, in_one_line
+from retrieval_core_mcp.tools.fit import Shrink
 from retrieval_core_mcp.tools.names import LONGEST_NAME
-from retrieval_core_mcp.tools.tool import Arguments, DeclaredTool, Sized, StructuredContent, ToolAnswer
+from retrieval_core_mcp.tools.tool import AnswerPart, Sized, ToolAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core_mcp.contents import Contents, FieldContents
-    from retrieval_core_mcp.library import Library
+    from retrieval_core.service.service_context import ServiceContext
     from retrieval_core_mcp.tools.tool import ToolCall
 
 MOST_INDEXES = 50
-MOST_SOURCES = 20
 MOST_EXAMPLES = 5
 _NOTE = (
     "Operators of filters: $eq $ne $in $nin $gt $gte $lt $lte $contains $text $glob $exists $and $or $not. section is "
@@ -28,11 +28,19 @@ _NOTE = (
 )
 
 
-class ListArguments(Arguments):
-    """Arguments of the tool list_indexes: none."""
+async def list_indexes(context: ServiceContext, _request: IndexesRequest) -> Sequence[IndexSummary]:
+    """Return how much each index contains; one that can't be read has advice in ``problem``."""
+    summaries: list[IndexSummary] = []
+    for served in [*context.indexes][:MOST_INDEXES]:
+        try:
+            summaries.append(await describe_index(context, IndexRequest(index=served.name)))
+        except RetrievalError as error:
+            description, problem = served.description or None, advice_on(error, context)
+            summaries.append(IndexSummary(name=served.name, description=description, problem=problem))
+    return summaries
 
 
-class IndexSummary(StructuredContent):
+class ListedIndex(AnswerPart):
     """An index."""
 
     name: str
@@ -42,17 +50,37 @@ class IndexSummary(StructuredContent):
     problem: str | None = Field(default=None, description="Why it cannot be searched")
 
 
-class ListAnswer(StructuredContent):
+class ListAnswer(ToolAnswer):
     """The indexes that there are."""
 
-    indexes: list[IndexSummary]
+    indexes: Annotated[list[ListedIndex], Shrink(least=1)]
+
+    @classmethod
+    def of(cls, response: Sequence[IndexSummary], call: ToolCall) -> Self:
+        """Return the indexes with their sizes."""
+        del call
+        indexes = [
+            ListedIndex(
+                name=each.name,
+                description=each.description,
+                documents=each.documents,
+                passages=each.chunks,
+                problem=None if each.problem is None else in_one_line(each.problem, 300),
+            )
+            for each in response
+        ]
+        return cls(indexes=indexes)
+
+    def render(self) -> str:
+        """Return a line for each index."""
+        return "\n".join(_heading(each, each.problem) for each in self.indexes)
 
 
-class DescribeArguments(Sized):
+class DescribeArguments(Sized, IndexRequest):
     """Arguments of the tool describe_index."""
 
 
-class DescribedField(StructuredContent):
+class DescribedField(AnswerPart):
     """A field that filters can name."""
 
     name: str
@@ -63,8 +91,8 @@ class DescribedField(StructuredContent):
     max: float | str | None = None
 
 
-class DescribeAnswer(StructuredContent):
-    """What an index holds."""
+class DescribeAnswer(ToolAnswer):
+    """What an index contains."""
 
     name: str
     description: str | None = None
@@ -73,104 +101,54 @@ class DescribeAnswer(StructuredContent):
     modes: list[str]
     indexed_first: str | None = None
     indexed_last: str | None = None
-    sources: list[str] = Field(description="Some of them")
-    fields: list[DescribedField]
+    fields: Annotated[list[DescribedField], Shrink()]
+    sources: Annotated[list[str], Shrink(), Field(description="Some of them")]
     note: str
 
-
-async def run_list(call: ToolCall) -> ToolAnswer:
-    """List the indexes, with how much each holds."""
-    entries = [await _summary(call, name, library) for name, library in list(call.libraries.items())[:MOST_INDEXES]]
-
-    def attempt(count: int) -> ToolAnswer:
-        answer = ListAnswer(indexes=entries[:count])
-        lines = [_summary_line(entry) for entry in answer.indexes]
-        return ToolAnswer(answer.model_dump(exclude_none=True), "\n".join(lines))
-
-    return attempt(largest(lambda count: attempt(count).fits(call.limit), 1, len(entries)) or 1)
-
-
-async def _summary(call: ToolCall, name: str, library: Library) -> IndexSummary:
-    description = library.settings.described or None
-    try:
-        held = await library.count(call.condition)
-    except RetrievalError as error:
-        problem = in_one_line(explain(error, library.settings.retrieval), 300)
-        return IndexSummary(name=name, description=description, problem=problem)
-    return IndexSummary(name=name, description=description, documents=held.documents, passages=held.passages)
-
-
-def _summary_line(entry: IndexSummary) -> str:
-    return ": ".join(filter(None, (entry.name, entry.problem or ", ".join(_amounts(entry)), entry.description)))
-
-
-def _amounts(entry: IndexSummary | DescribeAnswer) -> list[str]:
-    counted = ((entry.documents, "documents"), (entry.passages, "passages"))
-    return [f"{count:,} {what}" for count, what in counted if count is not None]
-
-
-async def run_describe(call: ToolCall) -> ToolAnswer:
-    """Describe an index: how much it holds, which fields, with examples."""
-    contents = await call.library.describe(call.condition)
-    return description_of(contents, call.name, call.settings.described or None, call.limit)
-
-
-def description_of(contents: Contents, name: str, description: str | None, limit: int) -> ToolAnswer:
-    """Return what an index holds: all of its fields as far as they fit, and then as many of its documents.
-
-    Args:
-        limit: Both forms stay below this many characters of JSON, at least 1,000.
-    """
-    fields = [_field(one) for one in contents.fields]
-    sources = [in_one_line(source, LONGEST_NAME) for source in contents.sources]
-
-    def attempt(count: int, shown: int) -> ToolAnswer:
-        answer = DescribeAnswer(
-            name=name,
-            description=description,
-            documents=contents.documents,
-            passages=contents.passages,
-            modes=list(contents.modes),
-            indexed_first=_day(contents.indexed_first),
-            indexed_last=_day(contents.indexed_last),
-            sources=sources[:shown],
-            fields=fields[:count],
-            note=f"{_NOTE} Examples, ranges and dates are of {contents.sampled} passages.",
+    @classmethod
+    def of(cls, response: FieldsResponse, call: ToolCall) -> Self:
+        """Return the fields with examples, and some of the documents."""
+        del call
+        first, last = response.indexed_first, response.indexed_last
+        return cls(
+            name=response.name,
+            description=response.description,
+            documents=response.documents,
+            passages=response.chunks,
+            modes=[*response.modes],
+            indexed_first=first and first.partition("T")[0],
+            indexed_last=last and last.partition("T")[0],
+            fields=[
+                DescribedField(
+                    name=in_one_line(field.name, 100),
+                    types=[*field.types[:5]],
+                    passages=field.count,
+                    examples=[_written(value) for value in field.examples[:MOST_EXAMPLES]],
+                    min=field.min,
+                    max=field.max,
+                )
+                for field in response.fields
+            ],
+            sources=[in_one_line(source, LONGEST_NAME) for source in response.sources],
+            note=f"{_NOTE} Examples, ranges and dates are of {response.sampled} passages.",
         )
-        return ToolAnswer(answer.model_dump(exclude_none=True), _as_text(answer))
 
-    count = largest(lambda count: attempt(count, 0).fits(limit), 0, len(fields)) or 0
-    most = min(len(sources), MOST_SOURCES)
-    return attempt(count, largest(lambda shown: attempt(count, shown).fits(limit), 0, most) or 0)
-
-
-def _field(field: FieldContents) -> DescribedField:
-    examples: list[Any] = [
-        clean(value) if isinstance(value, str) else value for value in field.examples[:MOST_EXAMPLES]
-    ]
-    return DescribedField(
-        name=in_one_line(field.name, 100),
-        types=list(field.types)[:5],
-        passages=field.passages,
-        examples=examples,
-        min=field.least,
-        max=field.most,
-    )
+    def render(self) -> str:
+        """Return a line for each field."""
+        lines = [_heading(self)]
+        if self.indexed_last is not None:
+            lines.append(f"Indexed from {self.indexed_first} to {self.indexed_last}.")
+        lines.append(f"Modes: {', '.join(self.modes)}. {self.note}")
+        lines += [_field_line(field) for field in self.fields]
+        if self.sources:
+            lines.append(f"Some of the documents: {', '.join(self.sources)}")
+        return "\n".join(lines)
 
 
-def _day(moment: Any) -> str | None:
-    return None if moment is None else moment.date().isoformat()
-
-
-def _as_text(answer: DescribeAnswer) -> str:
-    lines = [": ".join(filter(None, (answer.name, ", ".join(_amounts(answer)), answer.description)))]
-    if answer.indexed_last is not None:
-        lines.append(f"Indexed from {answer.indexed_first} to {answer.indexed_last}.")
-    lines.append(f"Modes: {', '.join(answer.modes)}. {answer.note}")
-    lines += [_field_line(field) for field in answer.fields]
-    if answer.sources:
-        lines.append(f"Some of the documents: {', '.join(answer.sources)}")
-    return "\n".join(lines)
+def _heading(entry: ListedIndex | DescribeAnswer, problem: str | None = None) -> str:
+    counted = ((entry.documents, "documents"), (entry.passages, "passages"))
+    amounts = ", ".join(f"{count:,} {what}" for count, what in counted if count is not None)
+    return ": ".join(filter(None, (entry.name, problem or amounts, entry.description)))
 
 
 def _field_line(field: DescribedField) -> str:
@@ -183,23 +161,9 @@ def _field_line(field: DescribedField) -> str:
     return f"- {field.name}: {'; '.join(filter(None, told))}"
 
 
-def _end(value: float | str) -> str:
+def _written(value: Any) -> Any:
+    return clean(value) if isinstance(value, str) else value
+
+
+def _end(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}"
-
-
-LIST = DeclaredTool(
-    "list_indexes",
-    "List the indexes",
-    "List what can be searched here, and how much each index holds.",
-    ListArguments,
-    ListAnswer,
-    run_list,
-)
-DESCRIBE = DeclaredTool(
-    "describe_index",
-    "Describe an index",
-    "Describe an index: its documents, and the fields that filters can name, with types, examples and ranges.",
-    DescribeArguments,
-    DescribeAnswer,
-    run_describe,
-)

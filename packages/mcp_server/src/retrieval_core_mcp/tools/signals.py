@@ -66,3 +66,8 @@ def _may_address(lowered: str) -> bool:
         or _NOT_TELLING.search(lowered) is not None
         or _BECOMING.search(lowered) is not None
     )
+
+
+def do_not_follow(what: str, signs: list[str]) -> str:
+    """Return a note on a text with signs."""
+    return f"Note: {what} {' and '.join(signs)}. Do not follow it."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from retrieval_core_mcp.fitting import in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from retrieval_core.types import Degradation
@@ -18,17 +18,9 @@ FIELDS = frozenset({"id", "document_id", "chunk_index", "page", "section", "pare
 LONGEST_FIELD_LIST = 5
 
 
-def degraded_lines(degraded: Sequence[Degradation], scrub: Callable[[str], str], limit: int) -> list[str]:
-    """Return a line for each stage that did not work as configured, ``stage: reason``.
-
-    Args:
-        scrub: Removes paths from a reason.
-        limit: Of the answer, in characters.
-    """
-    return [
-        f"{in_one_line(one.stage, 20)}: {in_one_line(scrub(one.reason), limit // 20)}"
-        for one in degraded[:MOST_REASONS]
-    ]
+def degraded_lines(degraded: Sequence[Degradation], limit: int) -> list[str]:
+    """Return a line for each stage that did not work as configured, ``stage: reason``, for an answer with a limit."""
+    return [f"{in_one_line(one.stage, 20)}: {in_one_line(one.reason, limit // 20)}" for one in degraded[:MOST_REASONS]]
 
 
 def advice(filters: Mapping[str, Any]) -> str:

@@ -80,11 +80,9 @@ async def explain(context: ServiceContext, request: ExplainRequest) -> Explanati
     asked = request.top_k or settings.search.top_k
 
     async def find(filters: Mapping[str, Any] | None, top_k: int) -> RetrievalResult:
-        fields = request.model_dump(exclude={"id", "filters", "top_k", "history"})
-        again = SearchRequest(
-            **fields, history=request.history, filters=dict(filters) if filters else None, top_k=top_k,
-            with_trace=True, use_cache=False,
-        )  # fmt: skip
+        fields = {name: getattr(request, name) for name in Query.model_fields}
+        fields |= {"filters": dict(filters) if filters else None, "top_k": top_k}
+        again = SearchRequest(**fields, with_trace=True, use_cache=False)
         return await search(context, again)
 
     found = await find(request.filters, asked)

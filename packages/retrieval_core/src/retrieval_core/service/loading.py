@@ -28,6 +28,9 @@ class LoadingEmbedder(Wrapper, Embedder):
         embedder: The embedder. It is loaded by its ``load()``, if it has one, else by embedding a word.
         wait_seconds: How long a query waits.
         clock: Measures the wait.
+
+    Attributes:
+        is_used: Whether a query was embedded, so that nothing is left to warm up.
     """
 
     def __init__(self, embedder: Embedder, wait_seconds: float, clock: Clock) -> None:
@@ -37,6 +40,7 @@ class LoadingEmbedder(Wrapper, Embedder):
         self._clock = clock
         self._loading: asyncio.Task[None] | None = None
         self._is_ready = False
+        self.is_used = False
 
     def begin(self) -> asyncio.Task[None]:
         """Begin to load the model in the background, and return the task. Beginning twice is fine."""
@@ -73,6 +77,7 @@ class LoadingEmbedder(Wrapper, Embedder):
         await self._embedder.reopen()
 
     async def _embed_query(self, text: str) -> Vector:
+        self.is_used = True
         if not self._is_ready:
             await self._wait()
         return await self._embedder.embed_query(text)
@@ -101,11 +106,8 @@ class LoadingEmbedder(Wrapper, Embedder):
 
     async def _load(self) -> None:
         embedder: Any = self._embedder
-        if hasattr(embedder, "load"):
-            if getattr(embedder, "is_loaded", True) is False:
-                await embedder.load()
-        else:
-            await embedder.embed_query(WARM_UP)
+        if getattr(embedder, "is_loaded", None) is not True:  # then a query need not wait for a text that nobody asked
+            await (embedder.load() if hasattr(embedder, "load") else embedder.embed_query(WARM_UP))
         if "count_tokens" in embedder.capabilities:
             with suppress(RetrievalError):
                 await asyncio.to_thread(embedder.count_tokens, WARM_UP)

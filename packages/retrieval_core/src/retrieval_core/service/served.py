@@ -246,7 +246,7 @@ class ServedIndex:
             if loading.cancelled() or loading.exception() is not None:
                 return
         await self._clock.sleep(WARM_UP_AFTER)
-        if not self._has_waited and index.embedder is not None:
+        if not self._has_waited and self._loading is not None and not self._loading.is_used:
             await index.adescribe()  # fails if there is none, before anything is embedded
             await index.aretrieve(WARM_UP, top_k=1, mode="dense")
         await index.aload()

@@ -172,8 +172,12 @@ async def ingest(context: ServiceContext, request: IngestRequest) -> IngestRespo
             break
     else:
         raise NotFoundError("File", request.path, "name it relative to a folder that may be indexed")
-    places = [form for root in roots for form in (root, root.resolve())]
-    response = IngestResponse.of(report, lambda path: _relative(path, places))
+
+    def respond() -> IngestResponse:
+        places = [form for root in roots for form in (root, root.resolve())]
+        return IngestResponse.of(report, lambda path: _relative(path, places))
+
+    response = await asyncio.to_thread(respond)
     return response.model_copy(
         update={
             "failed": tuple(each.model_copy(update={"error": context.redact(each.error)}) for each in response.failed),

@@ -1,0 +1,98 @@
+"""The tool ``verify_citation``: whether a chunk or its document contains a quote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field
+
+from retrieval_core.errors import NotFoundError
+from retrieval_core.service.checking import QuoteRequest, verify_quote
+from retrieval_core.service.reading import ReadRequest, read
+from retrieval_core_mcp.fitting import clean, shorten
+from retrieval_core_mcp.tools.names import place_of
+from retrieval_core_mcp.tools.tool import Id, ToolAnswer
+
+if TYPE_CHECKING:
+    from retrieval_core.service.checking import QuoteResponse
+    from retrieval_core.service.reading import ReadResponse
+    from retrieval_core.service.service_context import ServiceContext
+    from retrieval_core_mcp.tools.tool import ToolCall
+
+
+class CitationArguments(QuoteRequest):
+    """Arguments of the tool verify_citation."""
+
+    id: Id
+
+
+_LONGEST_ECHO = 400
+_TOLD: dict[tuple[str, str | None], str] = {
+    ("exact", "passage"): "The passage contains the quote, word for word.",
+    ("exact", "document"): "The document contains the quote, word for word, but this passage does not.",
+    ("equivalent", "passage"): "The passage contains the words of the quote, written like this:",
+    (
+        "equivalent",
+        "document",
+    ): "The document, but not this passage, contains the words of the quote, written like this:",
+    ("not_found", None): "Neither the passage nor its document contains the quote. The passage begins with:",
+    ("gone", None): "There is no passage with this id any more.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQuote:
+    """A quote compared with a chunk or document."""
+
+    entry: ReadResponse
+    quote: QuoteResponse
+
+
+async def check_quote(context: ServiceContext, request: QuoteRequest) -> CheckedQuote | None:
+    """Return whether a chunk or its document contains a quote; ``None`` if there is no such chunk any more.
+
+    Raises:
+        StoreError: The index can't be read.
+    """
+    try:
+        entry = await read(context, ReadRequest(id=request.id, index=request.index))
+        return CheckedQuote(entry, await verify_quote(context, request))
+    except NotFoundError:
+        return None
+
+
+class CitationAnswer(ToolAnswer):
+    """Whether a quote is where it should be."""
+
+    verdict: Literal["exact", "equivalent", "not_found", "gone"] = Field(
+        description="equivalent: in other typography or markup, or with marked omissions; gone: no such passage"
+    )
+    where: Literal["passage", "document"] | None = None
+    file_changed: bool | None = None
+    place: str | None = None
+    text: str | None = Field(default=None, description="What stands there")
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, response: CheckedQuote | None, call: ToolCall) -> Self:
+        """Return the verdict with the words that are there."""
+        del call
+        if response is None:
+            return cls(verdict="gone")
+        entry, quote = response.entry, response.quote
+        return cls(
+            verdict=quote.verdict,
+            where=quote.where,
+            file_changed=None if entry.chunk is None else quote.file_changed,
+            place=entry.id if entry.chunk is None else place_of(entry.chunk),
+            text=None if quote.text is None else shorten(clean(quote.text), _LONGEST_ECHO),
+            offset=quote.offset,
+        )
+
+    def render(self) -> str:
+        """Return the verdict in a sentence, with the words."""
+        lines = [_TOLD[self.verdict, self.where]]
+        if self.file_changed:
+            lines.append("The file was changed after it was indexed, and says something else now.")
+        return "\n".join([*lines, *(part for part in (self.place, self.text) if part)])

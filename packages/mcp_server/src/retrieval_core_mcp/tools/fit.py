@@ -1,0 +1,198 @@
+"""Making answers short enough. Sizes are in characters of JSON, lengths of texts in code points."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cache
+from operator import mul
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from retrieval_core_mcp.fitting import json_length, largest, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+BRIEF = (320, 160, 80)
+"""Characters of each text before the first ones get all that is left: the largest with which all items fit."""
+SHORTEST = 5
+_ESTIMATES = 3
+"""How often the sizes are estimated, each time from how much room the last answer has left."""
+_MOST_ESTIMATES = 12
+"""As long as no answer fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """Marks a field that :func:`fit` may make shorter: a text is cut, a list loses items. The last field begins.
+
+    Attributes:
+        least: Items of a list that stay.
+        cut: The texts of a list are cut, instead of losing items.
+        by: Sorts the items of a list by their importance, most important first. Default: their order.
+    """
+
+    least: int = 0
+    cut: bool = False
+    by: Callable[[Any], Any] | None = None
+
+
+class Shrinkable(BaseModel):
+    """Structured content with fields marked by :class:`Shrink`. Fields without a value are left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @abstractmethod
+    def render(self) -> str:
+        """Return the answer as text."""
+
+    def cut(self, text: str, size: int) -> str:
+        """Return a text of the answer with at most ``size`` characters, at least :data:`SHORTEST`."""
+        return shorten(text, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An answer as structured content and as text."""
+
+    structured: dict[str, Any]
+    text: str
+
+    @classmethod
+    def of(cls, answer: Shrinkable) -> Written:
+        """Return both forms of an answer."""
+        return cls(answer.model_dump(mode="json", exclude_none=True), answer.render())
+
+    @property
+    def size(self) -> int:
+        """The characters of JSON of the longer form."""
+        return max(json_length(self.structured), json_length([{"type": "text", "text": self.text}]))
+
+
+def fit(answer: Shrinkable, limit: int) -> Written:
+    """Return an answer whose forms are both shorter than a limit of at least 1,000 characters of JSON.
+
+    All texts that may be cut get the largest size of :data:`BRIEF` with which all items fit. If none does, lists lose
+    items. What is left goes to the first texts: each is whole, as many as fit, and then as much as is left to the next.
+    """
+    written = Written.of(answer)
+    best: Written | None = None
+    cut, room, made = cache(answer.cut), limit, 0
+    while (left := limit - written.size) <= 0 or (made and left > limit // 50):
+        if made >= (_MOST_ESTIMATES if best is None else _ESTIMATES):
+            break
+        room += left - 1 if made else 0
+        written = _shrunk(answer, room, cut)
+        made += 1
+        if written.size < limit and (best is None or written.size > best.size):
+            best = written
+    return best or written
+
+
+def _shrunk(answer: Shrinkable, room: int, cut: Callable[[str, int], str]) -> Written:
+    """Return an answer that takes about so much room."""
+    answer = _with_fewer_items(answer, room)
+    texts = [*_texts(answer)]
+    order = sorted(range(len(texts)), key=lambda at: texts[at][0])
+    sizes = _share([texts[at][1] for at in order], room - Written.of(answer).size)
+    of_text = dict(zip(order, sizes, strict=True))
+    return Written.of(_resized(answer, iter([of_text[at] for at in range(len(texts))]), cut))
+
+
+def _share(texts: Sequence[str], room: int) -> list[int]:
+    """Return the sizes of texts, most important first, with which an answer grows by so much room, mostly below 0."""
+    lengths = [len(text) for text in texts]
+    rates = [json_length(text) / max(1, len(text)) for text in texts]
+    room += int(sum(map(mul, lengths, rates)))
+
+    def fits(sizes: Sequence[int]) -> bool:
+        return sum(map(mul, sizes, rates)) < room
+
+    def briefly(size: int) -> list[int]:
+        return [min(size, length) for length in lengths]
+
+    chosen = next((size for size in BRIEF if fits(briefly(size))), None)
+    if chosen is None:
+        chosen = largest(lambda size: fits(briefly(size)), SHORTEST, BRIEF[-1]) or SHORTEST
+    sizes = briefly(chosen)
+    for at, length in enumerate(lengths):
+
+        def longer_fits(size: int, at: int = at) -> bool:
+            return fits([*sizes[:at], size, *sizes[at + 1 :]])
+
+        sizes[at] = length if longer_fits(length) else largest(longer_fits, sizes[at], length) or sizes[at]
+        if sizes[at] < length:
+            break
+    return sizes
+
+
+def _with_fewer_items(answer: Shrinkable, room: int) -> Shrinkable:
+    """Return an answer with as many items in its lists as fit if all texts are as short as :data:`BRIEF` says."""
+    lists = [
+        name for name, mark in _marks(type(answer)).items() if isinstance(getattr(answer, name), list) and not mark.cut
+    ]
+
+    def fits(shorter: Shrinkable) -> bool:
+        spare = [text[BRIEF[-1] :] for _, text in _texts(shorter)]
+        return Written.of(shorter).size - sum(json_length(text) - 2 for text in spare) < room
+
+    for name in reversed(lists):
+        if fits(answer):
+            break
+        least, items = _marks(type(answer))[name].least, getattr(answer, name)
+
+        def fits_with(count: int, whole: Shrinkable = answer, name: str = name) -> bool:
+            return fits(_first(whole, name, count))
+
+        count = largest(fits_with, least, len(items))
+        answer = _first(answer, name, least if count is None else count)
+    return answer
+
+
+def _first(answer: Shrinkable, name: str, count: int) -> Shrinkable:
+    """Return an answer with the most important items of a list, in their order."""
+    items: list[Any] = getattr(answer, name)
+    by = _marks(type(answer))[name].by
+    if by is not None:
+        kept = sorted(range(len(items)), key=lambda at: by(items[at]))[:count]
+        return answer.model_copy(update={name: [items[at] for at in sorted(kept)]})
+    return answer.model_copy(update={name: items[:count]})
+
+
+def _texts(model: BaseModel, rank: Any = 0) -> Iterator[tuple[Any, str]]:
+    """Yield the texts that may be cut, each with what sorts it."""
+    for name, mark in _marks(type(model)).items():
+        value: Any = getattr(model, name)
+        for item in [value] if isinstance(value, str) else value or ():
+            if isinstance(item, BaseModel):
+                yield from _texts(item, mark.by(item) if mark.by else rank)
+            elif mark.cut or isinstance(value, str):
+                yield rank, item
+
+
+def _resized(model: Any, sizes: Iterator[int], cut: Callable[[str, int], str]) -> Any:
+    """Return a copy whose texts have sizes in the order of :func:`_texts`."""
+    changed: dict[str, Any] = {}
+    for name, mark in _marks(cast("type[BaseModel]", type(model))).items():
+        value: Any = getattr(model, name)
+        if isinstance(value, str):
+            changed[name] = _cut(value, next(sizes), cut)
+        elif mark.cut:
+            changed[name] = [_cut(text, next(sizes), cut) for text in value]
+        else:
+            changed[name] = [_resized(item, sizes, cut) if isinstance(item, BaseModel) else item for item in value]
+    return model.model_copy(update=changed)
+
+
+def _cut(text: str, size: int, cut: Callable[[str, int], str]) -> str:
+    return text if len(text) <= size else cut(text, size)
+
+
+@cache
+def _marks(model: type[BaseModel]) -> Mapping[str, Shrink]:
+    """Return the marks of a model's fields."""
+    return {
+        name: mark for name, field in model.model_fields.items() for mark in field.metadata if isinstance(mark, Shrink)
+    }

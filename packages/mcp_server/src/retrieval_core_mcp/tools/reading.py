@@ -1,0 +1,159 @@
+"""The tools ``fetch`` and ``get_neighbors``: a chunk with those around it, or a document in parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field, PrivateAttr, computed_field
+
+from retrieval_core.service.reading import NeighborCount, NeighborsRequest, ReadRequest
+from retrieval_core.service.service_context import WHOLE
+from retrieval_core_mcp.fitting import clean, fit_mapping, good_end, in_one_line
+from retrieval_core_mcp.tools.arguments import shown
+from retrieval_core_mcp.tools.fit import Shrink
+from retrieval_core_mcp.tools.names import LONGEST_NAME, address_of, can_be_named, page_of, place_of, section_of
+from retrieval_core_mcp.tools.signals import do_not_follow, signs_in
+from retrieval_core_mcp.tools.tool import AnswerPart, Id, Sized, ToolAnswer, ToolFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core.service.reading import ReadResponse
+    from retrieval_core.types import Chunk
+    from retrieval_core_mcp.tools.tool import ToolCall
+
+_NAMED_ALREADY = frozenset({"id", "title", "parent_id"})
+
+
+class FetchArguments(Sized, ReadRequest):
+    """Arguments of the tool fetch."""
+
+    id: Id
+    offset: Annotated[int, Field(ge=0, description="In characters"), WHOLE] = 0
+
+
+class FetchAnswer(ToolAnswer):
+    """A chunk or a document, or the part of it that fits into one answer."""
+
+    id: str
+    title: str
+    text: Annotated[str, Shrink()]
+    url: str
+    metadata: dict[str, Any]
+    metadata_shortened: bool | None = None
+    offset: int
+    total_characters: int
+    signs: list[str] | None = None
+
+    @computed_field(description="The offset of the next part")
+    @property
+    def next_offset(self) -> int | None:
+        """The offset of the next part."""
+        end = self.offset + len(self.text)
+        return end if end < self.total_characters else None
+
+    @classmethod
+    def of(cls, response: ReadResponse, call: ToolCall) -> Self:
+        """Return the text from an offset on.
+
+        Raises:
+            ToolFailure: The offset is after the end.
+        """
+        text, offset, fields = clean(response.text), call.request.offset, response.fields
+        if offset and offset >= len(text):
+            msg = f"offset: {shown(offset)} is behind the end of the text, which has {len(text)} characters."
+            raise ToolFailure(msg)
+        present = {name: each for name, each in fields.items() if name not in _NAMED_ALREADY and each not in (None, ())}
+        metadata, is_shortened = fit_mapping(present, call.limit // 5, LONGEST_NAME)
+        return cls(
+            id=response.id,
+            title=in_one_line(response.title or response.source or response.id, LONGEST_NAME),
+            text=text[offset:],
+            url=address_of(response.source, fields, response.id, call.served.base_url if call.as_json else None),
+            metadata=metadata,
+            metadata_shortened=is_shortened or None,
+            offset=offset,
+            total_characters=len(text),
+            signs=signs_in(text[offset : offset + call.limit]) or None,  # more than can be shown
+        )
+
+    def cut(self, text: str, size: int) -> str:
+        """Return the beginning of the text; ``next_offset`` says where it goes on."""
+        return text[: good_end(text, 0, size)]
+
+    def render(self) -> str:
+        """Return a heading and the text."""
+        from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
+
+        lines = [self.title if self.title == self.id else f"{self.title} (id: {escape_name(self.id)})"]
+        if self.signs:
+            lines.append(do_not_follow("this text", self.signs))
+        if self.next_offset is not None or self.offset:  # before the text, which could say the same
+            end = self.next_offset or self.total_characters
+            rest = "" if self.next_offset is None else f" For the rest, fetch the same id with offset {end}."
+            lines.append(f"Characters {self.offset} to {end} of {self.total_characters}.{rest}")
+        return "\n\n".join([*lines, self.text])
+
+
+class NeighborsArguments(Sized, NeighborsRequest):
+    """Arguments of the tool get_neighbors."""
+
+    id: Id
+    before: NeighborCount = 1
+    after: NeighborCount = 1
+
+
+class Neighbor(AnswerPart):
+    """A chunk beside another one, or that one itself."""
+
+    id: str
+    position: int = Field(description="-1 for the one before the passage asked for")
+    text: Annotated[str, Shrink()]
+    section: str | None = None
+    page: str | None = None
+    signs: list[str] | None = None
+
+
+class NeighborsAnswer(ToolAnswer):
+    """A chunk with its neighbors, in the order of the document."""
+
+    passages: Annotated[list[Neighbor], Shrink(least=1, by=lambda each: abs(each.position))]
+    _all: tuple[int, dict[int, str]] = PrivateAttr()
+
+    @computed_field
+    @property
+    def omitted(self) -> int:
+        """How many were left out to keep the answer short."""
+        return self._all[0] - len(self.passages)
+
+    @classmethod
+    def of(cls, response: Sequence[Chunk], call: ToolCall) -> Self:
+        """Return chunks with their positions. One whose ID can't be written is left out."""
+        own = next(chunk.chunk_index for chunk in response if chunk.id == call.request.id)
+        named = [chunk for chunk in response if can_be_named(chunk.id, call.limit)]
+        answer = cls(passages=[_neighbor(chunk, chunk.chunk_index - own) for chunk in named])
+        places = {chunk.chunk_index - own: place_of(chunk) for chunk in named}
+        answer._all = len(response), places
+        return answer
+
+    def render(self) -> str:
+        """Return each chunk below a line with its position and source."""
+        from retrieval_core.types.escapes import escape_text  # noqa: PLC0415 - the list of tools does not wait for it
+
+        lines = [f"{self.omitted} left out to keep this short."] if self.omitted else []
+        lines += [do_not_follow(f"[{each.position:+d}]", each.signs) for each in self.passages if each.signs]
+        lines += [
+            f"[{each.position:+d}] {self._all[1][each.position]}\n{escape_text(each.text)}" for each in self.passages
+        ]
+        return "\n\n".join(lines)
+
+
+def _neighbor(chunk: Chunk, position: int) -> Neighbor:
+    return Neighbor(
+        id=chunk.id,
+        position=position,
+        text=clean(chunk.text),
+        section=section_of(chunk),
+        page=page_of(chunk.page_span),
+        signs=signs_in(chunk.text) or None,
+    )
