@@ -183,7 +183,7 @@ def load_language_detector() -> None:
     _language_of(ENGLISH)
 
 
-@lru_cache(256)
+@lru_cache(1024)
 def _language_of(text: str) -> str | None:
     import chardet  # noqa: PLC0415 - few queries need it
 

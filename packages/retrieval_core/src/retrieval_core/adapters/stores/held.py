@@ -175,12 +175,6 @@ class _NewCandidate:
 
     __slots__ = ("chunk", "chunk_id", "score", "vector")
 
-    def __init__(self, chunk_id: str, score: float, chunk: Chunk, vector: Vector | None) -> None:
-        self.chunk_id = chunk_id
-        self.score = score
-        self.chunk = chunk
-        self.vector = vector
-
 
 class IndexInMemory:
     """One version of an index in memory; nothing of it changes. Several threads may use it.
@@ -321,12 +315,15 @@ class IndexInMemory:
         order = np.lexsort((self._ranks[rows], -scores))[: request.limit]
         best: Iterable[tuple[int, float]] = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
         chunks, has_vectors = self._chunks, request.with_vectors
-        made: list[Any] = [
-            _NewCandidate(chunks[row].id, score, chunks[row], self._vector(row) if has_vectors else None)
-            for row, score in best
-        ]
-        for each in made:
+        made: list[Any] = []
+        for row, score in best:
+            each: Any = _NewCandidate()
+            each.chunk = chunk = chunks[row]
+            each.chunk_id = chunk.id
+            each.score = score
+            each.vector = self._vector(row) if has_vectors else None
             each.__class__ = Candidate
+            made.append(each)
         return tuple(made)
 
     def _count(self, term: str) -> int:
