@@ -21,11 +21,24 @@ from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
 from retrieval_core_mcp.advice import advice_on
 
 
-class Held:
-    """A server whose model is held back by a gate, and whose clock stands still."""
+class StoppedClock(FakeClock):
+    """A clock on which no sleep ends, so that nothing is loaded by a search of the server's own."""
 
-    def __init__(self, config: RetrievalConfig, kind: type[FakeEmbedder] = FakeEmbedder, **settings: Any) -> None:
-        self.clock = FakeClock()
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+class Held:
+    """A server whose model is held back by a gate, and whose clock is not the system's."""
+
+    def __init__(
+        self,
+        config: RetrievalConfig,
+        kind: type[FakeEmbedder] = FakeEmbedder,
+        clock: FakeClock | None = None,
+        **settings: Any,
+    ) -> None:
+        self.clock = clock or FakeClock()
         self.embedder = kind()
         self.settings = ServerSettings(retrieval=config, **settings)
         self.indexes = serve_indexes(self.settings, embedder=self.embedder, clock=self.clock)
@@ -67,7 +80,7 @@ def test_a_search_waits_for_no_other_text_if_the_model_is_loaded(
     """An embedder embeds something at the start, unless it says that it is loaded."""
 
     async def conversation() -> str:
-        held = Held(config, kind)
+        held = Held(config, kind, StoppedClock())
         async with Client(held.server) as client:
             answer: Any = await client.call_tool("search", {"query": "the moon"})
             assert answer.structured_content["degraded"] == []
