@@ -13,9 +13,9 @@ from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import bounded
 from retrieval_core_mcp.settings import default_top_k
 from retrieval_core_mcp.tools.arguments import INDEX, index_named, read_arguments, shown
-from retrieval_core_mcp.tools.fit import fit
+from retrieval_core_mcp.tools.fit import Written, fit
 from retrieval_core_mcp.tools.registry import TOOLS
-from retrieval_core_mcp.tools.tool import LONGEST_ID, ToolCall, ToolFailure
+from retrieval_core_mcp.tools.tool import LONGEST_ID, ToolAnswer, ToolCall, ToolFailure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,13 +73,20 @@ class Tools:
             response = await tool.serve(context, request)
             call = ToolCall(context, request, served, getattr(request, "max_characters", None) or limit, as_json)
             # Many chunks take some milliseconds.
-            written = await asyncio.to_thread(lambda: fit(tool.answer.of(response, call), call.limit))
+            written = await asyncio.to_thread(_written, tool, response, call)
         except ToolFailure as failure:
             return _failed(str(failure), limit)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
             return _failed(advice_on(error, context), limit)
         text = json.dumps(written.structured, ensure_ascii=False) if as_json else written.text
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=written.structured)
+
+
+def _written(tool: DeclaredTool, response: Any, call: ToolCall) -> Written:
+    if issubclass(tool.answer, ToolAnswer):
+        return fit(tool.answer.of(response, call), call.limit)
+    structured: dict[str, Any] = response.model_dump(mode="json", exclude_none=True)
+    return Written(structured, bounded("\n".join(f"{name}: {value}" for name, value in structured.items()), call.limit))
 
 
 def _failed(text: str, limit: int) -> CallToolResult:

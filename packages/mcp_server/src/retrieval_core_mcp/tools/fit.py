@@ -79,24 +79,24 @@ def fit(answer: Shrinkable, limit: int) -> Written:
     """
     written = Written.of(answer)
     best: Written | None = None
-    cut, room, made = cache(answer.cut), limit, 0
+    cut, whole, room, made = cache(answer.cut), written.size, limit, 0
     while (left := limit - written.size) <= 0 or (made and left > limit // 50):
         if made >= (_MOST_ESTIMATES if best is None else _ESTIMATES):
             break
         room += left - 1 if made else 0
-        written = _shrunk(answer, room, cut)
+        written = _shrunk(answer, whole, room, cut)
         made += 1
         if written.size < limit and (best is None or written.size > best.size):
             best = written
     return best or written
 
 
-def _shrunk(answer: Shrinkable, room: int, cut: Callable[[str, int], str]) -> Written:
-    """Return an answer that takes about so much room."""
-    answer = _with_fewer_items(answer, room)
+def _shrunk(answer: Shrinkable, whole: int, room: int, cut: Callable[[str, int], str]) -> Written:
+    """Return an answer of a size so that it takes about so much room."""
+    answer, whole = _with_fewer_items(answer, whole, room)
     texts = [*_texts(answer)]
     order = sorted(range(len(texts)), key=lambda at: texts[at][0])
-    sizes = _share([texts[at][1] for at in order], room - Written.of(answer).size)
+    sizes = _share([texts[at][1] for at in order], room - whole)
     of_text = dict(zip(order, sizes, strict=True))
     return Written.of(_resized(answer, iter([of_text[at] for at in range(len(texts))]), cut))
 
@@ -128,27 +128,29 @@ def _share(texts: Sequence[str], room: int) -> list[int]:
     return sizes
 
 
-def _with_fewer_items(answer: Shrinkable, room: int) -> Shrinkable:
-    """Return an answer with as many items in its lists as fit if all texts are as short as :data:`BRIEF` says."""
+def _with_fewer_items(answer: Shrinkable, whole: int, room: int) -> tuple[Shrinkable, int]:
+    """Return an answer with as many items in its lists as fit if all texts are as short as they get, and its size."""
     lists = [
         name for name, mark in _marks(type(answer)).items() if isinstance(getattr(answer, name), list) and not mark.cut
     ]
 
-    def fits(shorter: Shrinkable) -> bool:
+    def fits(shorter: Shrinkable, size: int) -> bool:
         spare = [text[BRIEF[-1] :] for _, text in _texts(shorter)]
-        return Written.of(shorter).size - sum(json_length(text) - 2 for text in spare) < room
+        return size - sum(json_length(text) - 2 for text in spare) < room
 
     for name in reversed(lists):
-        if fits(answer):
+        if fits(answer, whole):
             break
         least, items = _marks(type(answer))[name].least, getattr(answer, name)
 
-        def fits_with(count: int, whole: Shrinkable = answer, name: str = name) -> bool:
-            return fits(_first(whole, name, count))
+        def fits_with(count: int, longer: Shrinkable = answer, name: str = name) -> bool:
+            shorter = _first(longer, name, count)
+            return fits(shorter, Written.of(shorter).size)
 
         count = largest(fits_with, least, len(items))
         answer = _first(answer, name, least if count is None else count)
-    return answer
+        whole = Written.of(answer).size
+    return answer, whole
 
 
 def _first(answer: Shrinkable, name: str, count: int) -> Shrinkable:
@@ -183,7 +185,8 @@ def _resized(model: Any, sizes: Iterator[int], cut: Callable[[str, int], str]) -
             changed[name] = [_cut(text, next(sizes), cut) for text in value]
         else:
             changed[name] = [_resized(item, sizes, cut) if isinstance(item, BaseModel) else item for item in value]
-    return model.model_copy(update=changed)
+    is_same = all(value is getattr(model, name) for name, value in changed.items())  # copying takes longer
+    return model if is_same else model.model_copy(update=changed)
 
 
 def _cut(text: str, size: int, cut: Callable[[str, int], str]) -> str:

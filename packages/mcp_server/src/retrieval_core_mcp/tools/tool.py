@@ -81,7 +81,8 @@ class DeclaredTool:
         request: The service's request, or a subclass with arguments that only the tool has.
         arguments: The fields of it that callers can set. Where there are several indexes, ``index`` is one too.
         serve: The service's function.
-        answer: Makes the structured content of its response, and renders it as text.
+        answer: Makes the structured content of its response, and renders it as text. The model of a short response can
+            be its own answer; the text then has a line for each field.
         writes: Whether it changes the index.
     """
 
@@ -91,5 +92,5 @@ class DeclaredTool:
     request: type[ServiceModel]
     arguments: tuple[str, ...]
     serve: Callable[[ServiceContext, Any], Awaitable[Any]]
-    answer: type[ToolAnswer]
+    answer: type[ToolAnswer | ServiceModel]
     writes: bool = False

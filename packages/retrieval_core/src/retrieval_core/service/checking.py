@@ -98,9 +98,11 @@ async def validate_chunk(context: ServiceContext, request: ChunkRequest) -> Vali
 
 async def changed_since(context: ServiceContext, name: str | None, chunks: Iterable[Chunk]) -> frozenset[str]:
     """Return the IDs of chunks whose files were changed after they were indexed; none if that is unknown."""
-    index = await context.index(name).index()
+    index, chunks = await context.index(name).index(), tuple(chunks)
     with suppress(RetrievalError):
-        return await index.aedited_since(chunks)
+        await index.aedited_since(())  # reads where the files are, if that has changed
+        if await asyncio.to_thread(index.may_be_edited, chunks):  # mostly not, which is known much sooner
+            return await index.aedited_since(chunks)
     return frozenset()
 
 
