@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
@@ -36,8 +37,7 @@ from retrieval_core_mcp.http.search import Found
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from starlette.requests import Request
-    from starlette.types import ASGIApp, Scope
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from retrieval_core.run.observe import Metrics
     from retrieval_core.service.served import ServedIndexes
@@ -234,19 +234,9 @@ class HttpService:
         by_path: dict[str, dict[str, Row]] = defaultdict(dict)
         for row in ROWS:
             by_path[row.path][row.method] = row
-        return [
-            ExactRoute(path, self._endpoint(rows), methods=list(rows), include_in_schema=False)
-            for path, rows in by_path.items()
-        ]
+        return [ExactRoute(path, Endpoint(self, rows), methods=list(rows)) for path, rows in by_path.items()]
 
-    def _endpoint(self, rows: Mapping[str, Row]) -> Callable[[Request], Awaitable[ASGIApp]]:
-        async def endpoint(request: Request) -> ASGIApp:
-            row = rows["GET" if request.method == "HEAD" else request.method]
-            return await self._answer(row, request)
-
-        return endpoint
-
-    async def _answer(self, row: Row, request: Request) -> ASGIApp:
+    async def answer(self, row: Row, request: Request) -> ASGIApp:
         """Answer a request, also with an error of the contract, whatever goes wrong."""
         call: Call = request.state.call
         context = ServiceContext(self.indexes, call.condition, self.allow_writes and call.may_write)
@@ -345,13 +335,31 @@ class Asked:
         return {"query": self.call.query, "status": "success", **found.contents, "execution": execution, "errors": []}
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An ASGI application for one path with all its methods."""
+
+    served: HttpService
+    rows: Mapping[str, Row]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        method = scope["method"]
+        row = self.rows["GET" if method == "HEAD" else method]
+        answer = await self.served.answer(row, Request(scope, receive, send))
+        await answer(scope, receive, send)
+
+
 class ExactRoute(Route):
     """A route that ends like the address as it was sent: an ID may end so too, with its slash percent-encoded."""
+
+    def __init__(self, path: str, endpoint: Endpoint, methods: list[str]) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self._ending = path.rpartition("}")[2].encode() if "}" in path else b""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return whether a request is for this route."""
         match, child = super().matches(scope)
-        ending = self.path.rpartition("}")[2] if "}" in self.path else ""
-        if match is not Match.NONE and not bytes(scope["raw_path"]).endswith(ending.encode()):
+        if self._ending and match is not Match.NONE and not bytes(scope["raw_path"]).endswith(self._ending):
             return Match.NONE, {}
         return match, child

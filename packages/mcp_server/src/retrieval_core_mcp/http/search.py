@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retrieval_core.compat.service import SearchQuery
-    from retrieval_core.service.served import ServedIndex
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.types import Degradation, Hit, RetrievalResult, StageRecord
     from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery
@@ -61,12 +60,20 @@ async def search(context: ServiceContext, query: SearchQuery) -> Found:
     if not result.hits and (error := result.metadata.get("error")) is not None:
         raise _failed(str(error))
     least = query.similarity_threshold
-    similar = [hit for hit in result.hits if _similarity(hit) >= least]
-    hits = sorted(similar, key=lambda hit: (-_similarity(hit), hit.id))
+    similar = [(similarity, hit) for hit in result.hits if (similarity := _similarity(hit)) >= least]
+    ranked = sorted(similar, key=lambda each: (-each[0], each[1].id))
     served = context.index((query.indexes or (query.index,))[0])
     by_name = {each.name: each for each in context.indexes} if query.indexes else {}
     told: dict[str, Any] = {
-        "results": [_result(hit, rank, by_name.get(hit.source_index or "", served)) for rank, hit in enumerate(hits, 1)]
+        "results": [
+            {
+                "rank": rank,
+                "text": hit.chunk.text,
+                "similarity_score": similarity,
+                "metadata": {**source_of(hit.chunk, by_name.get(hit.source_index or "", served)), **_index_of(hit)},
+            }
+            for rank, (similarity, hit) in enumerate(ranked, 1)
+        ]
     }
     if result.relevance is not None and (result.relevance.note or query.explain):
         told["relevance"] = relevance_to_json(result.relevance)
@@ -75,9 +82,9 @@ async def search(context: ServiceContext, query: SearchQuery) -> Found:
     if query.explain:
         told["trace"] = {
             "stages": [_stage_to_json(record) for record in result.trace],
-            "hits": [_traced(hit) for hit in similar],
+            "hits": [_traced(hit) for _, hit in similar],
         }
-    return Found(told, len(hits), _times(result, started))
+    return Found(told, len(ranked), _times(result, started))
 
 
 async def pack_context(context: ServiceContext, query: ContextQuery) -> Found:
@@ -181,15 +188,6 @@ def _failed(reason: str) -> RequestError:
 def _similarity(hit: Hit) -> float:
     """Return the cosine similarity of a hit to the query, in [0, 1]; 0 if it is not known."""
     return 0.0 if hit.scores.dense is None else min(1.0, max(0.0, hit.scores.dense))
-
-
-def _result(hit: Hit, rank: int, served: ServedIndex) -> dict[str, Any]:
-    return {
-        "rank": rank,
-        "text": hit.chunk.text,
-        "similarity_score": _similarity(hit),
-        "metadata": {**source_of(hit.chunk, served), **_index_of(hit)},
-    }
 
 
 def _traced(hit: Hit) -> dict[str, Any]:

@@ -15,13 +15,12 @@ import uvicorn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.run.observe import Metrics
-from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.app import create_app
 from retrieval_core_mcp.http.audit import audit_log
 from retrieval_core_mcp.http.connections import WaitingConnections, protocol_of
 from retrieval_core_mcp.server import create_server
-from retrieval_core_mcp.settings import named_indexes
+from retrieval_core_mcp.settings import serve_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from retrieval_core.ports import Embedder
-    from retrieval_core.run.observe import Observer
     from retrieval_core_mcp.http.settings import HttpSettings
     from retrieval_core_mcp.settings import ServerSettings
 
@@ -62,7 +60,8 @@ def serve_http(
     admission = Admission(settings.http.max_requests, settings.http.max_sessions)
     metrics = Metrics()
     try:
-        indexes = ServedIndexes(*_open(settings, places, metrics, embedder), observer=metrics)
+        indexes = serve_indexes(settings, places, embedder=embedder, observer=metrics)
+        indexes.open()
         mcp = create_server(settings, indexes, at_once=settings.watch)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
         listening = _listening(settings.http)
@@ -144,34 +143,6 @@ class _Server(uvicorn.Server):
             host, port = listening.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             self._listens(f"http://{shown}:{port}")
-
-
-def _open(
-    settings: ServerSettings, places: Sequence[str], observer: Observer, embedder: Embedder | None
-) -> list[ServedIndex]:
-    """Open indexes now; those with equal settings of the embedder share one.
-
-    Raises:
-        ConfigurationError: An index can't be opened with its settings.
-    """
-    embedders: list[tuple[object, Embedder | None]] = []
-    served: list[ServedIndex] = []
-    for name, path in named_indexes(places, settings.retrieval.index).items():
-        own = settings.of_index(path)
-        shared = next((each for known, each in embedders if known == own.retrieval.embedder), None)
-        index = ServedIndex(
-            name,
-            own.retrieval,
-            description=settings.described,
-            base_url=settings.http.base_url,
-            roots=settings.roots,
-            wait_seconds=settings.wait_seconds,
-            embedder=shared if served else embedder,
-            observer=observer,
-        )
-        embedders.append((own.retrieval.embedder, index.open().embedder))
-        served.append(index)
-    return served
 
 
 def _listening(settings: HttpSettings) -> socket.socket:

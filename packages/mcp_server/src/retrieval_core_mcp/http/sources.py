@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -32,12 +33,19 @@ def source_of(chunk: Chunk, served: ServedIndex) -> dict[str, Any]:
 
 
 def _url(chunk: Chunk, served: ServedIndex) -> str:
-    for own in (*(chunk.metadata.get(name) for name in URL_FIELDS), chunk.source):
-        if isinstance(own, str) and is_url(own):
+    for name in URL_FIELDS:
+        if isinstance(own := chunk.metadata.get(name), str) and is_url(own):
             return own
-    if served.base_url is not None:
-        return urljoin(served.base_url, quote(chunk.document_id))
-    return f"urn:retrieval:{quote(served.name, safe='')}:{quote(chunk.document_id, safe='')}"
+    if chunk.source is not None and is_url(chunk.source):
+        return chunk.source
+    return _url_of_document(chunk.document_id, served.name, served.base_url)
+
+
+@lru_cache(1_000)
+def _url_of_document(document_id: str, index: str, base_url: str | None) -> str:
+    if base_url is not None:
+        return urljoin(base_url, quote(document_id))
+    return f"urn:retrieval:{quote(index, safe='')}:{quote(document_id, safe='')}"
 
 
 def _as_moment(written: object) -> datetime | None:

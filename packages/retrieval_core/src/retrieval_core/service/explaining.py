@@ -82,7 +82,7 @@ async def explain(context: ServiceContext, request: ExplainRequest) -> Explanati
     async def find(filters: Mapping[str, Any] | None, top_k: int) -> RetrievalResult:
         fields = {name: getattr(request, name) for name in Query.model_fields}
         fields |= {"filters": dict(filters) if filters else None, "top_k": top_k}
-        again = SearchRequest(**fields, with_trace=True, use_cache=False)
+        again = SearchRequest(**fields, with_fallback=request.with_fallback, with_trace=True, use_cache=False)
         return await search(context, again)
 
     found = await find(request.filters, asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -272,10 +273,8 @@ async def read_picture(context: ServiceContext, request: PictureRequest) -> byte
 
 def in_utc(moment: datetime) -> str:
     """Return a moment as ``YYYY-MM-DDTHH:MM:SSZ``; one without a time zone is taken to be in UTC."""
-    from datetime import UTC  # noqa: PLC0415 - the module needs the class for types only
-
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return aware.replace(microsecond=0, tzinfo=None).isoformat() + "Z"  # strftime writes the year 922 with 3 digits
+    return aware.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"  # strftime writes the year 922 with 3 digits
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,11 @@ class ServedIndex:
         self._kept: dict[tuple[object, Filter | None], tuple[str, Any]] = {}
         self._has_waited = False
 
-    def open(self) -> Index:
+    def open(self, shared: Embedder | None = None) -> Index:
         """Open the index now. Opening twice is fine.
+
+        Args:
+            shared: The embedder of another index, to use instead of the configured one.
 
         Raises:
             ConfigurationError: As of :func:`retrieval_core.open_index`.
@@ -102,7 +105,7 @@ class ServedIndex:
         if self._opened is None:
             from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - slow to import
 
-            embedder = self._embedder or preloaded_embedder(self.config)
+            embedder = self._embedder or shared or preloaded_embedder(self.config)
             from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise, while the model loads
             from retrieval_core.run.observe import SeveralObservers  # noqa: PLC0415 - likewise
             from retrieval_core.service.loading import LoadingEmbedder  # noqa: PLC0415 - likewise
@@ -287,6 +290,18 @@ class ServedIndexes:
         if served is None:
             raise NotFoundError("Index", str(name))
         return served
+
+    def open(self) -> None:
+        """Open all indexes now. Those with equal settings of the embedder share the one of the first.
+
+        Raises:
+            ConfigurationError: As of :func:`retrieval_core.open_index`.
+        """
+        opened: list[Index] = []
+        for served in self:
+            wanted = served.config.embedder
+            shared = next((index.embedder for index in opened if index.config.embedder == wanted), None)
+            opened.append(served.open(shared))
 
     async def join(self, names: Iterable[str]) -> FederatedIndex:
         """Return what searches several indexes as one; pass their names to each query.
