@@ -1,4 +1,4 @@
-"""What the server holds of its indexes."""
+"""What the server says of its indexes."""
 
 from __future__ import annotations
 
