@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from _typeshed import SupportsWrite
 
+    from retrieval_core.service.served import ServedIndexes
     from retrieval_core_mcp.settings import ServerSettings
 
 EPILOG = """\
@@ -132,7 +133,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _stdio(options: argparse.Namespace) -> Callable[[], int]:
     """Import the server, and return what serves on standard input and output."""
-    from retrieval_core_mcp.settings import named_indexes  # noqa: PLC0415 - slow, and not needed for --help
+    from retrieval_core_mcp.settings import named_indexes, serve_indexes  # noqa: PLC0415 - slow
 
     settings = _settings(options)
     named = named_indexes(options.index or (), settings.retrieval.index)
@@ -145,7 +146,7 @@ def _stdio(options: argparse.Namespace) -> Callable[[], int]:
 
     for module in ("peek", "server", "stdio"):
         import_module(f"retrieval_core_mcp.{module}")
-    return lambda: anyio.run(_serve, settings, named)
+    return lambda: anyio.run(_serve, settings, serve_indexes(settings, options.index or ()), named)
 
 
 def _http(options: argparse.Namespace, *, is_open: bool) -> Callable[[], int]:
@@ -188,14 +189,13 @@ def _settings(options: argparse.Namespace, http: Mapping[str, Any] | None = None
     return settings
 
 
-async def _serve(settings: ServerSettings, named: Mapping[str, str]) -> NoReturn:
+async def _serve(settings: ServerSettings, indexes: ServedIndexes, named: Mapping[str, str]) -> NoReturn:
     """Serve, and end the process without waiting for threads that load a model or search: they can't be stopped.
 
     Nothing is lost by that: every change of an index is written at once or not at all.
     """
     from retrieval_core_mcp.peek import peek  # noqa: PLC0415 - imported by now
     from retrieval_core_mcp.server import create_server  # noqa: PLC0415 - likewise
-    from retrieval_core_mcp.settings import serve_indexes  # noqa: PLC0415 - likewise
     from retrieval_core_mcp.stdio import serve_stdio  # noqa: PLC0415 - likewise
 
     # SIGTERM is how a client ends its server, SIGINT is Ctrl-C.
@@ -203,7 +203,7 @@ async def _serve(settings: ServerSettings, named: Mapping[str, str]) -> NoReturn
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
     server = create_server(
         settings,
-        serve_indexes(settings, [f"{name}={path}" for name, path in named.items()]),
+        indexes,
         contents=peek(named) if settings.retrieval.store.kind == "sqlite" else "",
     )
     code = 0
