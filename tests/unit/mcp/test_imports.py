@@ -63,6 +63,7 @@ def test_importing_it_is_cheap() -> None:
     deep = loaded_by(
         "import retrieval_core_mcp.server, retrieval_core_mcp.stdio",
         "numpy", "onnxruntime", "sqlite3", "retrieval_core.adapters.stores.sqlite", "retrieval_core.pipeline",
+        "retrieval_core.ports",
     )  # fmt: skip
     assert (shallow, deep) == ("[]", "[]")
 

@@ -19,7 +19,6 @@ from mcp.types import (
     TextContent,
 )
 
-from retrieval_core.service.contents import IndexRequest, document_ids, list_fields
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import clean
@@ -144,14 +143,16 @@ class Prompts:
     async def _values(self, params: CompleteRequestParams, name: str, tenant: Filter | None) -> Iterable[str]:
         if name == "index":
             return self._names
+        from retrieval_core.service import contents  # noqa: PLC0415 - the handshake does not wait for it
+
         given = (params.context.arguments if params.context is not None else None) or {}
         index = given.get("index") if given.get("index") in self._names else None
         context = ServiceContext(self._indexes, tenant)
         try:
             if name == "id" and not isinstance(params.ref, PromptReference):
-                return await document_ids(context, index)
+                return await contents.document_ids(context, index)
             if name in {"field", "value"} and isinstance(params.ref, PromptReference):
-                fields = (await list_fields(context, IndexRequest(index=index))).fields
+                fields = (await contents.list_fields(context, contents.IndexRequest(index=index))).fields
                 if name == "field":
                     return [each.name for each in fields]
                 wanted = given.get("field")

@@ -19,8 +19,6 @@ from mcp.types import (
 )
 
 from retrieval_core.errors import NotFoundError
-from retrieval_core.service.contents import document_ids
-from retrieval_core.service.reading import ReadRequest, read
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import clean, in_one_line
@@ -131,6 +129,8 @@ class Resources:
         return listed.hexdigest()
 
     async def _documents(self, tenant: Filter | None) -> AsyncGenerator[Address]:
+        from retrieval_core.service.contents import document_ids  # noqa: PLC0415 - the handshake does not wait for it
+
         context = ServiceContext(self._indexes, tenant)
         for name in sorted(served.name for served in self._indexes):
             try:
@@ -147,6 +147,8 @@ class Resources:
         Raises:
             MCPError: The index can't be read.
         """
+        from retrieval_core.service.reading import ReadRequest, read  # noqa: PLC0415 - the handshake does not wait for it
+
         if (address := read_address(uri)) is None:
             return None
         context = ServiceContext(self._indexes, tenant)
