@@ -104,9 +104,8 @@ def _source(citation: Citation) -> AnswerSource:
 class ContextArguments(QueryArguments, ContextRequest):
     """Arguments of the tool retrieve_context."""
 
-    max_tokens: Annotated[
-        Annotated[int, Field(ge=50, le=MOST_TOKENS), WHOLE] | None,
-        Field(description="The budget of the whole context"),
+    max_tokens: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride] - both are frozen
+        int, Field(ge=50, le=MOST_TOKENS, description="The budget of the whole context"), WHOLE
     ] = DEFAULT_TOKENS
 
 
