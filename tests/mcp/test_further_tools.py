@@ -161,10 +161,10 @@ def test_why_these_passages_came(library: ServedIndexes) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"id": "moon.md#0", "top_k": 2}, "It came as number 1."),
+        ({"id": "moon.md#0", "top_k": 2}, "Its rank is 1."),
         ({"id": "sea.md#5", "top_k": 2}, ", and top_k is 2."),
         ({"id": "sea.md#0", "filters": {"source": "notes/moon.md"}}, "The filter excludes it."),
-        ({"id": "sea.md#0", "mode": "lexical", "query": "384,400"}, "Neither side finds it"),
+        ({"id": "sea.md#0", "mode": "lexical", "query": "384,400"}, "Neither search finds it"),
     ],
 )
 def test_why_a_passage_did_not_come(library: ServedIndexes, arguments: dict[str, Any], why: str) -> None:

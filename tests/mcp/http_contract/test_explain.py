@@ -49,7 +49,7 @@ def test_why_a_passage_came_or_did_not(served: Served) -> None:
     async def check(service: Service) -> None:
         first, last = (hit["id"] for hit in (await explain(service)).json()["results"][::2])
         told = (await explain(service, chunk_id=first)).json()
-        assert told["why"] == "It came as number 1."
+        assert told["why"] == "Its rank is 1."
         assert told["expected"].items() <= told["results"][0].items()
         told = (await explain(service, chunk_id=last, top_k=1)).json()
         assert told["why"] == "Its rank is 3, and top_k is 1."
@@ -59,7 +59,7 @@ def test_why_a_passage_came_or_did_not(served: Served) -> None:
         assert told["why"] == "The filter excludes it."
         assert "expected" not in told
         told = (await explain(service, chunk_id="sea.md#0", query_text="384,400", mode="lexical")).json()
-        assert told["why"].startswith("Neither side finds it")
+        assert told["why"].startswith("Neither search finds it")
         missing = await explain(service, chunk_id="nothing#0")
         assert missing.status_code == 404
         assert missing.json()["errors"] == ["Chunk nothing#0 not found"]

@@ -24,15 +24,13 @@ if TYPE_CHECKING:
 
 LONGEST_QUOTE = 10_000
 LONGEST_ECHO = 400
-"""Characters of a chunk that does not contain the quote."""
+"""Characters of a chunk that are returned if it doesn't contain the quote."""
 
 
 class QuoteRequest(ChunkRequest):
-    """A quote, and the chunk or document that it should be in."""
+    """A quote, and the chunk or document that should contain it."""
 
-    quote: Annotated[
-        str, Field(min_length=1, max_length=LONGEST_QUOTE, description="The words, as the chunk should have them")
-    ]
+    quote: Annotated[str, Field(min_length=1, max_length=LONGEST_QUOTE, description="The quoted words")]
 
 
 class QuoteResponse(ServiceModel):
@@ -42,11 +40,17 @@ class QuoteResponse(ServiceModel):
         Literal["exact", "equivalent", "not_found"],
         Field(description="equivalent: the same words in other typography or markup, or with marked omissions"),
     ]
-    where: Annotated[Literal["passage", "document"] | None, Field(description="In the chunk, or elsewhere")] = None
-    text: Annotated[
-        str | None, Field(description="The words as they are there; the start of the chunk if they are not found")
+    where: Annotated[
+        Literal["passage", "document"] | None,
+        Field(description="passage: in the chunk; document: only elsewhere in its document"),
     ] = None
-    offset: Annotated[int | None, Field(description="Start in that text, in code points")] = None
+    text: Annotated[
+        str | None,
+        Field(description="The words as they are written there; the start of the text if it doesn't contain them"),
+    ] = None
+    offset: Annotated[int | None, Field(description="Start of the words in the chunk or document, in code points")] = (
+        None
+    )
     file_changed: Annotated[bool, Field(description="Whether the file was changed after it was indexed")]
 
 
@@ -55,7 +59,7 @@ class ValidatedChunk:
     """A stored chunk compared with its document.
 
     Attributes:
-        file_changed: Whether the file was changed after it was indexed; false if it came from none, or it is gone.
+        file_changed: Whether the file was changed after it was indexed. False if there is no file, or no longer.
     """
 
     validation: ChunkValidation
@@ -63,7 +67,7 @@ class ValidatedChunk:
 
 
 async def verify_quote(context: ServiceContext, request: QuoteRequest) -> QuoteResponse:
-    """Look for a quote in a chunk, and then in its document.
+    """Check whether a chunk or its document contains a quote.
 
     Raises:
         NotFoundError: There is no such chunk or document that the caller may see.

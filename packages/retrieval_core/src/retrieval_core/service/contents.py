@@ -1,4 +1,4 @@
-"""What a service contains for a caller: its indexes, their documents, and the fields that filters can name."""
+"""List what a caller can search: indexes, their documents, and the fields that filters can name."""
 
 from __future__ import annotations
 
@@ -33,52 +33,57 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 MOST_DOCUMENTS = 1_000
-"""Documents in a part of the list."""
+"""Documents on a page of the list."""
 MOST_FIELDS = 40
 MOST_SOURCES = 20
 SAMPLE = 200
 """Chunks that are read for examples of values, and chunks read at a time."""
 MOST_LISTED = 10_000
-"""Chunks that are read for the documents that they are of."""
+"""Chunks that are read to list their documents."""
 MOST_EXAMPLES = 10
 LONGEST_EXAMPLE = 60
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.]+(?:Z|[+-][0-9:]+)?)?")
 _NOT_TOLD = frozenset({"id", "document_id", "chunk_index", "parent_id", "timestamp"})
-"""Fields that every chunk has, and whose values tell nobody what an index is about."""
+"""Fields that every chunk has, and whose values don't describe the subject of an index."""
 
 
 class IndexesRequest(ServiceModel):
-    """All indexes."""
+    """A request for all indexes."""
 
 
 class IndexRequest(ServiceModel):
-    """One index."""
+    """A request for one index."""
 
     index: IndexName = None
 
 
 class DocumentsRequest(IndexRequest):
-    """A part of the documents, in the order of their IDs."""
+    """A request for one page of the documents, in the order of their IDs."""
 
-    name: Annotated[str | None, Field(description="Part of the IDs, in upper or lower case")] = None
-    limit: Annotated[int, Field(ge=1, le=MOST_DOCUMENTS, description="Most documents"), WHOLE] = 100
-    cursor: Annotated[str | None, Field(description="next_cursor of the previous part. Default: the first part")] = None
+    name: Annotated[
+        str | None, Field(description="Text that each ID contains, in any case. Default: all documents")
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=MOST_DOCUMENTS, description="Most documents on the page"), WHOLE] = 100
+    cursor: Annotated[str | None, Field(description="next_cursor of the previous page. Default: the first page")] = None
 
 
 class IndexSummary(ServiceModel):
-    """An index."""
+    """The size and state of an index."""
 
     name: str
     description: str | None = None
-    documents: Annotated[int | None, Field(description="None if the caller sees only some of them")] = None
-    chunks: Annotated[int | None, Field(description="None if they can't be counted")] = None
+    documents: Annotated[
+        int | None, Field(description="Number of documents; not set if the caller sees only some of them")
+    ] = None
+    chunks: Annotated[int | None, Field(description="Number of chunks; not set if unknown")] = None
     vector_size: Annotated[int, Field(description="Components of each vector; 0 for an index without vectors")] = 0
     distance: str = "Cosine"
     embedded: Annotated[int, Field(description="Chunks that have a vector")] = 0
     status: Annotated[
-        Literal["green", "yellow", "red"], Field(description="Ready, still being indexed, or not readable")
+        Literal["green", "yellow", "red"],
+        Field(description="green: ready; yellow: still being indexed; red: can't be read"),
     ] = "green"
-    problem: Annotated[str | None, Field(description="Why it can't be read")] = None
+    problem: Annotated[str | None, Field(description="Why the index can't be read")] = None
 
 
 class IndexesResponse(ServiceModel):
@@ -88,74 +93,84 @@ class IndexesResponse(ServiceModel):
 
 
 class ListedDocument(ServiceModel):
-    """A document of an index."""
+    """A document in the list of an index."""
 
     id: str
     title: str | None = None
     source: str | None = None
-    chunks: Annotated[int | None, Field(description="Number of its chunks")] = None
+    chunks: Annotated[int | None, Field(description="Number of its chunks; not set if unknown")] = None
 
 
 class DocumentsResponse(ServiceModel):
-    """A part of the documents, in the order of their IDs."""
+    """One page of the documents, in the order of their IDs."""
 
     documents: tuple[ListedDocument, ...]
-    total: Annotated[int | None, Field(description="Number of all such documents, if the caller may know it")] = None
-    next_cursor: Annotated[str | None, Field(description="Cursor of the next part; none after the last one")] = None
+    total: Annotated[
+        int | None, Field(description="Documents on all pages; not set if the caller sees only some of them")
+    ] = None
+    next_cursor: Annotated[str | None, Field(description="Cursor of the next page; not set on the last one")] = None
 
 
 class IndexField(ServiceModel):
     """A field that filters can name."""
 
-    name: Annotated[str, Field(description="Its path; the parts of a nested one are joined by dots")]
+    name: Annotated[str, Field(description="Name of the field; the parts of a nested name are joined by dots")]
     types: Annotated[
         tuple[str, ...],
-        Field(description="Types of its values: text, number, boolean, object, or lists of these"),
+        Field(description="Types of its values: text, number, boolean, object, or a list of one of these"),
     ]
-    count: Annotated[int | None, Field(description="Chunks that have it, if the store can tell")] = None
-    examples: Annotated[tuple[str | float | bool, ...], Field(max_length=10, description="The most frequent first")]
-    min: Annotated[float | str | None, Field(description="The smallest number, or the first date")] = None
-    max: float | str | None = None
+    count: Annotated[int | None, Field(description="Chunks that have the field; not set if unknown")] = None
+    examples: Annotated[
+        tuple[str | float | bool, ...], Field(max_length=10, description="Example values, most frequent first")
+    ]
+    min: Annotated[float | str | None, Field(description="Smallest number or first date")] = None
+    max: Annotated[float | str | None, Field(description="Largest number or last date")] = None
 
 
 class FieldsResponse(ServiceModel):
-    """What an index contains. Examples, ranges and times are those of a sample of its chunks."""
+    """The contents of an index. Examples, ranges and times come from a sample of its chunks."""
 
     name: str
     description: str | None = None
-    documents: Annotated[int | None, Field(description="None if the caller sees only some of them")] = None
-    chunks: Annotated[int | None, Field(description="None if they can't be counted")] = None
-    sources: Annotated[tuple[str, ...], Field(description="Some of the documents")]
+    documents: Annotated[
+        int | None, Field(description="Number of documents; not set if the caller sees only some of them")
+    ] = None
+    chunks: Annotated[int | None, Field(description="Number of chunks; not set if unknown")] = None
+    sources: Annotated[tuple[str, ...], Field(description="Sources of some of the documents")]
     fields: tuple[IndexField, ...]
     sampled: Annotated[int, Field(description="Chunks in the sample")]
     modes: Annotated[
-        tuple[Literal["hybrid", "dense", "lexical"], ...], Field(description="How the index can be searched")
+        tuple[Literal["hybrid", "dense", "lexical"], ...], Field(description="Search modes that the index supports")
     ]
-    indexed_first: Annotated[str | None, Field(description="When the oldest chunk was indexed, in UTC")] = None
-    indexed_last: Annotated[str | None, Field(description="When the youngest chunk was indexed, in UTC")] = None
+    indexed_first: Annotated[
+        str | None, Field(description="When the oldest chunk of the sample was indexed, in UTC")
+    ] = None
+    indexed_last: Annotated[
+        str | None, Field(description="When the newest chunk of the sample was indexed, in UTC")
+    ] = None
 
 
 async def list_indexes(context: ServiceContext, _request: IndexesRequest) -> IndexesResponse:
-    """Return all indexes, with how much each contains; one that can't be read has the status ``red``."""
+    """Return the size and state of each index. An index that can't be read has the status ``red``."""
     return IndexesResponse(indexes=tuple([await _summary(context, served) for served in context.indexes]))
 
 
 async def describe_index(context: ServiceContext, request: IndexRequest) -> IndexSummary:
-    """Return how much an index contains.
+    """Return the size and state of an index.
 
     Raises:
         NotFoundError: There is no index of that name.
-        RetrievalError: It can't be read.
+        RetrievalError: The index can't be read.
     """
     return await _counted(context, context.index(request.index))
 
 
 async def list_fields(context: ServiceContext, request: IndexRequest) -> FieldsResponse:
-    """Return what an index contains, and the fields that filters can name.
+    """Return the fields that filters can name, with an overview of the index.
 
     Raises:
         NotFoundError: There is no index of that name.
-        RetrievalError: It can't be read.
+        RetrievalError: The index can't be read.
     """
     served = context.index(request.index)
     sample = await served.cached(context.tenant, _contents_of)
@@ -177,11 +192,11 @@ async def list_fields(context: ServiceContext, request: IndexRequest) -> FieldsR
 
 
 async def list_documents(context: ServiceContext, request: DocumentsRequest) -> DocumentsResponse:
-    """Return a part of the documents.
+    """Return one page of the documents.
 
     Raises:
         NotFoundError: There is no index of that name.
-        RetrievalError: It can't be read.
+        RetrievalError: The index can't be read.
     """
     ids = await document_ids(context, request.index)
     if request.name:
@@ -204,12 +219,12 @@ async def list_documents(context: ServiceContext, request: DocumentsRequest) -> 
 async def document_ids(context: ServiceContext, index: str | None = None) -> Sequence[str]:
     """Return the IDs of all documents that the caller may see, in order.
 
-    A caller who sees only some chunks gets the documents of these, of which at most :data:`MOST_LISTED` are read.
-    The same holds for a store that can't list its documents.
+    If the caller sees only some chunks, or the store can't list its documents, the IDs come from chunks. At most
+    :data:`MOST_LISTED` chunks are read.
 
     Raises:
         NotFoundError: There is no index of that name.
-        RetrievalError: It can't be read.
+        RetrievalError: The index can't be read.
     """
     return await context.index(index).cached(context.tenant, _documents_of)
 
@@ -257,7 +272,7 @@ async def _counted(context: ServiceContext, served: ServedIndex) -> IndexSummary
 
 
 async def _unembedded(index: Index, tenant: Filter, dimension: int) -> int:
-    """Return how many of some chunks have no vector yet: a vector search says so, whatever it searches for."""
+    """Return how many of the tenant's chunks have no vector yet: any vector search reports it."""
     anywhere: Any = [1.0] + [0.0] * (dimension - 1)
     try:
         await index.store.search(SearchRequest(1, vector=anywhere, filter=tenant))
@@ -271,7 +286,7 @@ def _folded(text: str) -> str:
 
 
 def _listed(document_id: str, first: Chunk | None) -> ListedDocument:
-    """Return what the first chunk of a document tells of it."""
+    """Return a document, described by its first chunk."""
     if first is None:
         return ListedDocument(id=document_id)
     return ListedDocument(id=document_id, title=first.title, source=first.source, chunks=first.total_chunks)
@@ -287,7 +302,7 @@ class _Contents:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a sample says of one field."""
+    """The values and types of one field in a sample."""
 
     values: Counter[str | float | bool] = field(default_factory=Counter[str | float | bool])
     types: Counter[str] = field(default_factory=Counter[str])
@@ -337,16 +352,16 @@ async def _of_files(store: Store) -> list[str]:
 
 
 async def _sample(index: Index, info: StoreInfo, tenant: Filter | None) -> list[Chunk]:
-    """Return some chunks that pass a tenant, in the order of their ids."""
+    """Return some chunks that the tenant may see, in the order of their IDs."""
     chunks = [chunk async for part in _chunks(index, info, tenant, SAMPLE) for chunk in part]
     return sorted(chunks[:SAMPLE], key=lambda chunk: chunk.id)
 
 
 async def _chunks(index: Index, info: StoreInfo, tenant: Filter | None, most: int) -> AsyncGenerator[Sequence[Chunk]]:
-    """Yield chunks that pass a tenant, in parts.
+    """Yield chunks that the tenant may see, in parts.
 
-    Where there are no vectors, these are the first chunks of the documents that came from files, until there are
-    enough: how many documents others have does not matter.
+    If the index has no vectors, these are the first chunks of the documents that came from files, until there are
+    enough. The number of documents of other tenants doesn't matter.
     """
     store, dimension = index.store, info.manifest.dimension if info.manifest is not None else None
     if dimension is None and index.embedder is not None and info.manifest is None:

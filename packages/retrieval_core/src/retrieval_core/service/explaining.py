@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from retrieval_core.types import Hit, RetrievalResult, Span
 
 DEEPEST = 1_000
-"""Results that are searched for a chunk that is not among those that were asked for."""
-NOT_FOUND = "Neither side finds it: it has none of the words, and its embedding is not near."
+"""Results among which an expected chunk is looked up."""
+NOT_FOUND = "Neither search finds it: it contains none of the terms, and its embedding is not similar."
 _LONGEST_NOTE = 160
 
 
 class ExplainRequest(Query):
-    """A search to explain."""
+    """A query whose search is explained."""
 
-    id: Annotated[Id | None, Field(description="ID of a chunk that was expected among the results")] = None
+    id: Annotated[Id | None, Field(description="ID of a chunk that you expected among the results")] = None
     with_fallback: WithFallback = True
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedChunk:
-    """What became of an expected chunk.
+    """The rank of an expected chunk, or why it isn't among the results.
 
     Attributes:
-        why: In a sentence.
-        hit: With its scores; ``None`` if the query does not find it at all. Without a rank it has only the scores that
-            compare the chunk itself with the query: ranks, and scores made of them, would be those of another search.
-        rank: From 1, also after the results that were asked for; ``None`` if it is not among any.
+        why: One sentence.
+        hit: The chunk with its scores; ``None`` if the query doesn't find it. Without a rank it has only scores that
+            compare the chunk itself with the query.
+        rank: Rank from 1, which may be larger than ``top_k``; ``None`` if it has none.
     """
 
     why: str
@@ -49,13 +49,13 @@ class ExpectedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a search did.
+    """The results and stages of a search.
 
     Attributes:
-        result: With the records of all stages.
-        highlights: For each hit, where words of the query are in its text.
-        expected: What became of the chunk that was expected; ``None`` if none was.
-        deadline_ms: When all stages have to end, in milliseconds from the start; ``None`` without a deadline.
+        result: The result, with the records of all stages.
+        highlights: For each hit, the positions of words of the query in its text.
+        expected: The rank of the expected chunk, or why it has none; ``None`` if the request names no chunk.
+        deadline_ms: Deadline of the search, in milliseconds from its start; ``None`` if there is none.
     """
 
     result: RetrievalResult
@@ -65,15 +65,15 @@ class Explanation:
 
 
 async def explain(context: ServiceContext, request: ExplainRequest) -> Explanation:
-    """Search without the cache, and say what each stage did and what became of the expected chunk.
+    """Search without the cache, and return the record of each stage and the rank of an expected chunk.
 
     Raises:
         NotFoundError: There is no index of that name, or no such chunk that the caller may see.
-        InvalidParameterError: A chunk is expected of several indexes.
+        InvalidParameterError: The request names a chunk and several indexes.
         RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
     """
     if request.id is not None and len(request.indexes or ()) > 1:
-        msg = "a chunk is expected of one index: with its ID, name index and not indexes"
+        msg = f"id is of one index, got indexes {', '.join(request.indexes or ())}. Set index, not indexes."
         raise InvalidParameterError(msg)
     served = context.index(request.index if request.indexes is None else request.indexes[0])
     settings = (await served.index()).config
@@ -106,7 +106,7 @@ def _place(found: RetrievalResult, chunk_id: str) -> ExpectedChunk | None:
     """Return the rank of a chunk among results; ``None`` if it is not among them."""
     for rank, hit in enumerate(found.hits, 1):
         if hit.id == chunk_id:
-            return ExpectedChunk(f"It came as number {rank}.", hit, rank)
+            return ExpectedChunk(f"Its rank is {rank}.", hit, rank)
     return None
 
 
@@ -124,8 +124,8 @@ async def _why_not(
     Args:
         found: The results.
         find: Repeats the search, with a filter and a number of results.
-        asked: How many results were asked for.
-        candidates: Candidates of each side that the search fused: so many results are in the order of that search.
+        asked: The number of requested results.
+        candidates: Candidates of each search that were fused: that many results have the order of the first search.
     """
     searched = len(found.hits)
     for depth in dict.fromkeys((max(asked, min(candidates, DEEPEST)), max(asked, DEEPEST))):
@@ -144,7 +144,7 @@ async def _why_not(
     if request.filters and (await find(own, 1)).hits:
         return ExpectedChunk("The filter excludes it.")
     dropped = [
-        f"The stage {record.stage} left it out: {item.reason[:_LONGEST_NOTE] or f'score {item.score:.3g}'}."
+        f"The stage {record.stage} dropped it: {item.reason[:_LONGEST_NOTE] or f'score {item.score:.3g}'}."
         for record in (*found.trace, *alone.trace)
         for item in record.dropped
         if item.id == chunk_id

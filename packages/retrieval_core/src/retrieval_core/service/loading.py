@@ -1,4 +1,4 @@
-"""Queries while the model of an index is still loading."""
+"""Answer queries while the embedding model is still loading."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ WARM_UP = "warm up"
 
 
 class LoadingEmbedder(Wrapper, Embedder):
-    """An embedder whose model may still be loading: a query waits a moment for it, and then fails.
+    """An embedder whose model may still be loading. A query waits ``wait_seconds`` for it, and then fails.
 
     The pipeline handles that failure like any other: it falls back to keyword search, and ``degraded`` says so.
 
     Args:
         embedder: The embedder. It is loaded by its ``load()``, if it has one, else by embedding a word.
-        wait_seconds: How long a query waits.
+        wait_seconds: Seconds that a query waits for the model.
         clock: Measures the wait.
 
     Attributes:
-        is_used: Whether a query was embedded, so that nothing is left to warm up.
+        is_used: Whether a query was embedded already, so that no warm-up is needed.
     """
 
     def __init__(self, embedder: Embedder, wait_seconds: float, clock: Clock) -> None:
@@ -94,7 +94,7 @@ class LoadingEmbedder(Wrapper, Embedder):
         """Wait for the model.
 
         Raises:
-            ModelLoadingError: It takes longer.
+            ModelLoadingError: Loading takes longer.
         """
         loading = self.begin()
         with suppress(TimeoutError):

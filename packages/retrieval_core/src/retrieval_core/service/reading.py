@@ -1,4 +1,4 @@
-"""Read chunks and documents by ID, as far as a caller may see them."""
+"""Read chunks and documents that a caller may see, by ID."""
 
 from __future__ import annotations
 
@@ -36,60 +36,62 @@ NeighborCount = Annotated[int, Field(ge=0, le=MOST_NEIGHBORS), WHOLE]
 
 
 class ChunkRequest(ServiceModel):
-    """A chunk, by its ID."""
+    """A request for a chunk."""
 
     id: Annotated[Id, Field(description="ID of a search result")]
     index: IndexName = None
 
 
 class ReadRequest(ServiceModel):
-    """A chunk or a document, by its ID."""
+    """A request for the text of a chunk or document."""
 
     id: Annotated[Id, Field(description="ID of a search result or document")]
     index: IndexName = None
-    around: Annotated[NeighborCount, Field(description="Chunks before and after a chunk to join to it")] = 0
+    around: Annotated[NeighborCount, Field(description="Number of chunks before and after it to add to a chunk")] = 0
 
 
 class NeighborsRequest(ChunkRequest):
-    """A chunk and those before and after it in its document."""
+    """A request for a chunk and the chunks before and after it in its document."""
 
-    before: Annotated[NeighborCount, Field(description="Chunks before it")] = 1
-    after: Annotated[NeighborCount, Field(description="Chunks after it")] = 1
+    before: Annotated[NeighborCount, Field(description="Number of chunks before it")] = 1
+    after: Annotated[NeighborCount, Field(description="Number of chunks after it")] = 1
 
 
 class DocumentRequest(ServiceModel):
-    """A part of a document. Offsets count code points."""
+    """A request for a part of a document. Offsets count code points."""
 
     id: Annotated[Id, Field(description="ID of the document")]
     index: IndexName = None
-    offset: Annotated[int, Field(ge=0, le=LARGEST_OFFSET, description="First character of the part"), WHOLE] = 0
-    limit: Annotated[int, Field(ge=1, le=MOST_CHARACTERS, description="Most characters"), WHOLE] = 50_000
+    offset: Annotated[int, Field(ge=0, le=LARGEST_OFFSET, description="Start of the part, in code points"), WHOLE] = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_CHARACTERS, description="Longest part, in code points"), WHOLE] = 50_000
 
 
 class PageRequest(ChunkRequest):
-    """A page of a PDF with a chunk of it."""
+    """A request for the position of a chunk on a page of its PDF file."""
 
     page: Annotated[
         int | None,
-        Field(ge=1, le=LAST_PAGE, description="Page number, one of the chunk's. Default: its first page"),
+        Field(ge=1, le=LAST_PAGE, description="One of the pages of the chunk, from 1. Default: its first page"),
         WHOLE,
     ] = None
 
 
 class PictureRequest(PageRequest):
-    """A picture of such a page."""
+    """A request for a picture of a page of a PDF file."""
 
     width: Annotated[
-        int, Field(ge=NARROWEST_PICTURE, le=WIDEST_PICTURE, description="Pixels; very long pages get fewer"), WHOLE
+        int,
+        Field(ge=NARROWEST_PICTURE, le=WIDEST_PICTURE, description="Width in pixels; very long pages get fewer"),
+        WHOLE,
     ] = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResponse:
-    """A chunk or a whole document.
+    """The text and fields of a chunk or a whole document.
 
     Attributes:
-        fields: The fields that filters see, without the text.
+        fields: The fields that filters can name, without the text.
         chunk: The chunk; ``None`` for a document.
     """
 
@@ -102,42 +104,42 @@ class ReadResponse:
 
 
 class DocumentChunk(ServiceModel):
-    """A chunk in its document."""
+    """The position of a chunk in its document."""
 
     id: str
     start: Annotated[int, Field(description="Start in the text of the whole document, in code points")]
-    end: Annotated[int, Field(description="End, likewise")]
-    section_path: Annotated[tuple[str, ...], Field(description="Headings above it, outermost first")]
+    end: Annotated[int, Field(description="End in the text of the whole document, in code points")]
+    section_path: Annotated[tuple[str, ...], Field(description="Headings above the chunk, outermost first")]
     page_span: Annotated[tuple[int, int] | None, Field(description="First and last page, from 1")] = None
 
 
 class DocumentResponse(ServiceModel):
-    """A document, or a part of it. Offsets count code points."""
+    """A part of a document, with its chunks. Offsets count code points."""
 
     id: str
     title: str | None = None
     source: str | None = None
     timestamp: Annotated[str | None, Field(description="When it was indexed, in UTC")] = None
     metadata: dict[str, Any]
-    text: Annotated[str, Field(description="The requested part; empty after the end")]
-    offset: Annotated[int, Field(description="Start of the part")]
-    length: Annotated[int, Field(description="Length of the text of the whole document")]
-    last_page: Annotated[int | None, Field(description="Last page or slide that has a chunk")] = None
-    chunks: Annotated[tuple[DocumentChunk, ...], Field(description="Chunks that are in the part, or reach into it")]
+    text: Annotated[str, Field(description="Text of the requested part; empty after the end of the document")]
+    offset: Annotated[int, Field(description="Start of the part, in code points")]
+    length: Annotated[int, Field(description="Length of the whole document, in code points")]
+    last_page: Annotated[int | None, Field(description="Last page or slide that has a chunk, from 1")] = None
+    chunks: Annotated[tuple[DocumentChunk, ...], Field(description="Chunks that overlap the part")]
 
 
 class PageResponse(ServiceModel):
-    """The position of a chunk on a page. Lengths are points, 72 to an inch."""
+    """The position of a chunk on a page. Lengths are in points, 72 to an inch."""
 
-    page: Annotated[int, Field(ge=1)]
-    pages: Annotated[int, Field(ge=1, description="Pages of the document")]
+    page: Annotated[int, Field(ge=1, description="Page number, from 1")]
+    pages: Annotated[int, Field(ge=1, description="Number of pages of the document")]
     width: float
     height: float
     boxes: Annotated[
         tuple[Annotated[tuple[float, ...], Field(min_length=4, max_length=4)], ...],
         Field(
             description="Left, top, right and bottom of each line of the chunk, from the upper left corner of the "
-            "page; none if its words are not found there"
+            "page; empty if its text isn't found on the page"
         ),
     ]
 
@@ -157,7 +159,7 @@ async def read_chunk(context: ServiceContext, request: ChunkRequest) -> Chunk:
 
 
 async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
-    """Return the text of a chunk or document. A document without its text is joined from its chunks.
+    """Return the text of a chunk or document. If the text of a document isn't stored, its chunks are joined.
 
     Raises:
         NotFoundError: There is no such chunk or document that the caller may see.
@@ -183,7 +185,7 @@ async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
 
 
 async def read_neighbors(context: ServiceContext, request: NeighborsRequest) -> tuple[Chunk, ...]:
-    """Return a chunk with those before and after it in its document, in order.
+    """Return a chunk and the chunks before and after it in its document, in order.
 
     Raises:
         NotFoundError: There is no such chunk that the caller may see.
@@ -197,7 +199,7 @@ async def read_neighbors(context: ServiceContext, request: NeighborsRequest) -> 
 
 
 async def read_document(context: ServiceContext, request: DocumentRequest) -> DocumentResponse:
-    """Return a part of a document, with the chunks that are in it or reach into it.
+    """Return a part of a document, with the chunks that overlap it.
 
     Raises:
         NotFoundError: There is no such document that the caller may see.
@@ -239,7 +241,7 @@ async def read_document(context: ServiceContext, request: DocumentRequest) -> Do
 
 
 async def read_page(context: ServiceContext, request: PageRequest) -> PageResponse:
-    """Return where a chunk is on one of its pages.
+    """Return the position of a chunk on one of its pages.
 
     Raises:
         NotFoundError: There is no such chunk, or no such page that the caller may see.
@@ -257,7 +259,7 @@ async def read_page(context: ServiceContext, request: PageRequest) -> PageRespon
 
 
 async def read_picture(context: ServiceContext, request: PictureRequest) -> bytes:
-    """Return a picture of a page with a chunk, as PNG.
+    """Return a picture of a page of a chunk, as PNG.
 
     Raises:
         NotFoundError: There is no such chunk, or no such page that the caller may see.
@@ -272,7 +274,7 @@ async def read_picture(context: ServiceContext, request: PictureRequest) -> byte
 
 
 def in_utc(moment: datetime) -> str:
-    """Return a moment as ``YYYY-MM-DDTHH:MM:SSZ``; one without a time zone is taken to be in UTC."""
+    """Return a time as ``YYYY-MM-DDTHH:MM:SSZ``. A time without a zone is read as UTC."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return aware.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"  # strftime writes the year 922 with 3 digits
 
@@ -282,7 +284,7 @@ class _Whole:
     """A document with its chunks.
 
     Attributes:
-        placed: Those whose place in the text is known, in order, with start and end in code points.
+        placed: Chunks whose position is known, in order, with start and end in code points.
     """
 
     id: str

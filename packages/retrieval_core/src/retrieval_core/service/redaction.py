@@ -1,4 +1,4 @@
-"""Messages for callers: without paths of this machine, credentials, and the words of other programs."""
+"""Remove paths of this machine, credentials and messages of other programs from messages for callers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def redactor(configs: Iterable[RetrievalConfig]) -> Redact:
-    """Return a function that makes a message fit for callers: one line, without paths and credentials.
+    """Return a function that makes a message one line, without paths and credentials.
 
     Args:
-        configs: Of the served indexes, whose own places are replaced by what they are.
+        configs: Settings of the served indexes. Their paths are replaced by words such as "the index".
     """
     places: dict[str, str] = {}
     for config in configs:
@@ -48,12 +48,12 @@ def redactor(configs: Iterable[RetrievalConfig]) -> Redact:
 
 
 def _hidden(found: re.Match[str]) -> str:
-    # A lone slash, or one word behind it, is more often "and/or" than a place.
+    # A single slash, or one word after it, is more often "and/or" than a place.
     return "…" if len(re.findall(r"[\\/]+", found[0])) > 1 else found[0]
 
 
 def message_of(error: BaseException, redact: Redact) -> str:
-    """Return the message of an error for callers, without what other programs than this library say in it."""
+    """Return the message of an error for callers, without the messages of other libraries in it."""
     text = str(error) or type(error).__name__
     if isinstance(error, MissingExtraError):  # the command that installs it names folders of this machine
         text = f"{error.needed_for} needs the extra {error.extra!r}, which is not installed"

@@ -34,18 +34,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WithFallback = Annotated[bool, Field(description="Whether to use only keyword search if the query can't be embedded")]
+WithFallback = Annotated[
+    bool, Field(description="Whether to fall back to keyword search if the query can't be embedded")
+]
 LONGEST_QUERY = 10_000
 MOST_INDEXES = 32
 
 
 class Query(ServiceModel):
-    """A query, and where to search."""
+    """A query to one or several indexes."""
 
-    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY, description="In plain language")]
+    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY, description="Query, in plain language")]
     filters: Annotated[
         dict[str, Any] | None,
-        Field(description='Filter that every result matches, such as {"year": {"$gte": 2020}}'),
+        Field(description='Filter, such as {"year": {"$gte": 2020}}'),
     ] = None
     index: Annotated[str | None, Field(description="Name of the index. Default: the first one")] = None
     indexes: Annotated[
@@ -58,22 +60,26 @@ class Query(ServiceModel):
     )
     mode: Annotated[
         Annotated[Literal["hybrid", "dense", "lexical"], BeforeValidator(named_mode)] | None,
-        Field(description="dense: vector search; lexical: keyword search. Default: as configured"),
+        Field(description="dense: vector search; lexical: keyword search; hybrid: both. Default: as configured"),
     ] = None
-    history: Annotated[tuple[Message, ...] | None, Field(description="Earlier turns, oldest first"), SEVERAL] = None
-    score_threshold: Annotated[float | None, Field(ge=0, le=1, description="Least cosine similarity")] = None
+    history: Annotated[
+        tuple[Message, ...] | None, Field(description="Earlier turns of the conversation, oldest first"), SEVERAL
+    ] = None
+    score_threshold: Annotated[
+        float | None, Field(ge=0, le=1, description="Least cosine similarity of a result. Default: as configured")
+    ] = None
 
 
 class SearchRequest(Query):
-    """A search."""
+    """A query to search for."""
 
-    with_trace: Annotated[bool, Field(description="Whether to say what each stage did")] = False
+    with_trace: Annotated[bool, Field(description="Whether the trace has more than the time of each stage")] = False
     with_fallback: WithFallback = True
     use_cache: Annotated[bool, Field(description="Whether a cached result may be returned")] = True
 
 
 class ContextRequest(Query):
-    """A search whose results are packed for a language model."""
+    """A query whose results are packed for a language model."""
 
     max_tokens: Annotated[
         int | None, Field(ge=1, le=1_000_000, description="Token budget. Default: as configured"), WHOLE
@@ -83,18 +89,20 @@ class ContextRequest(Query):
 class AnswerRequest(ContextRequest):
     """A question to answer from the documents."""
 
-    verify: Annotated[bool | None, Field(description="Whether to check each sentence. Default: as configured")] = None
+    verify: Annotated[
+        bool | None, Field(description="Whether to check each sentence against its sources. Default: as configured")
+    ] = None
 
 
 async def search(context: ServiceContext, request: SearchRequest) -> RetrievalResult:
     """Search one index, or several as one.
 
     Returns:
-        The result as far as the caller may see it. Without ``with_trace``, ``trace`` has the times of the stages alone.
+        The result as far as the caller may see it. Without ``with_trace``, ``trace`` has only the times of the stages.
 
     Raises:
         NotFoundError: There is no index of that name.
-        EmbedderMismatchError: The index contains no vectors, or others than those of the embedder.
+        EmbedderMismatchError: The index has no vectors, or those of another embedder.
         EmbeddingError: The query can't be embedded, and ``with_fallback`` is false.
         RetrievalError: As :meth:`retrieval_core.Index.aretrieve`.
     """
@@ -135,7 +143,7 @@ async def pack_context(context: ServiceContext, request: ContextRequest) -> Cont
 
     Raises:
         NotFoundError: There is no index of that name.
-        EmbedderMismatchError: The index contains no vectors, or others than those of the embedder.
+        EmbedderMismatchError: The index has no vectors, or those of another embedder.
         RetrievalError: As :meth:`retrieval_core.Index.acontext`.
     """
     target = await _target(context, request)
@@ -154,7 +162,7 @@ async def answer(context: ServiceContext, request: AnswerRequest) -> Answer:
 
     Raises:
         NotFoundError: There is no index of that name.
-        EmbedderMismatchError: The index contains no vectors, or others than those of the embedder.
+        EmbedderMismatchError: The index has no vectors, or those of another embedder.
         RetrievalError: As :meth:`retrieval_core.Index.aanswer`.
     """
     target = await _target(context, request)
@@ -167,10 +175,10 @@ async def answer(context: ServiceContext, request: AnswerRequest) -> Answer:
 
 
 async def answer_events(context: ServiceContext, request: AnswerRequest) -> AsyncGenerator[AnswerEvent]:
-    """Answer a question as :func:`answer` does, and yield the events meanwhile.
+    """Answer a question, and yield the events while it is answered.
 
     Yields:
-        What happens, as far as the caller may see it; the last event has the whole answer.
+        Events as far as the caller may see them. The last one has the whole answer.
 
     Raises:
         NotFoundError: There is no index of that name.
@@ -185,11 +193,11 @@ async def answer_events(context: ServiceContext, request: AnswerRequest) -> Asyn
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a query is asked of.
+    """The indexes that a query searches, and its options.
 
     Attributes:
         parts: The indexes; several are searched as one.
-        options: Those of the query.
+        options: Options of the query.
     """
 
     context: ServiceContext

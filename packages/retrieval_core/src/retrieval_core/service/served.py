@@ -50,12 +50,12 @@ class ServedIndex:
     Args:
         name: Its name in requests.
         config: Its settings. A service raises errors, and keeps hits without a score.
-        description: The subject of its documents.
-        base_url: The beginning of the addresses of documents that have none of their own.
-        roots: Folders below which files may be indexed. Default: the folder that names of documents are relative to.
-        wait_seconds: How long a search waits for a model that is loading, before it falls back to keyword search.
+        description: What its documents are about, in one sentence.
+        base_url: Prefix of the addresses of documents that have no address.
+        roots: Folders whose files may be indexed. Default: the folder that names of documents are relative to.
+        wait_seconds: Seconds that a search waits for a loading model before it falls back to keyword search.
         embedder: Your own embedder. Default: the configured one.
-        open_index: Opens the index, with the arguments of :func:`retrieval_core.open_index`, which is the default.
+        open_index: Function that opens the index. Default: :func:`retrieval_core.open_index`, whose arguments it takes.
         observer: Receives the events of each query.
         clock: Measures the wait for the model. Default: the system's clock.
     """
@@ -151,7 +151,7 @@ class ServedIndex:
         return (await self.index()).store
 
     async def analyzer(self) -> Analyzer:
-        """Return what turns the texts of the index into terms."""
+        """Return the analyzer that turns the texts of the index into terms."""
         index = await self.index()
         if self._analyzer is None:
             from retrieval_core.adapters.registry import build_word_analyzer  # noqa: PLC0415 - imported by now
@@ -167,7 +167,7 @@ class ServedIndex:
         return False
 
     async def loaded(self) -> None:
-        """Wait until the embedding model is loaded; a failure to load it is met again by the next query."""
+        """Wait until the embedding model is loaded. If loading fails, the next query raises the error."""
         await self.index()
         self._has_waited = True
         if self._loading is not None and not (loading := self._loading.begin()).done():
@@ -193,7 +193,7 @@ class ServedIndex:
         return None
 
     async def cached(self, filter: Filter | None, read: Callable[[Index, Filter | None], Awaitable[T]]) -> T:  # noqa: A002 - as everywhere
-        """Return what a function reads of the index for callers with that filter, from a cache while nothing changes.
+        """Return what a function reads from the index for callers with a filter, cached until the index changes.
 
         Raises:
             RetrievalError: The index can't be read.
@@ -210,9 +210,9 @@ class ServedIndex:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The folders below which files may be indexed, as documents are named: links in them are kept.
+        """The folders whose files may be indexed, with the links in their paths.
 
-        So the documents of a folder behind a link have the same names after the link is switched.
+        So the documents of a linked folder keep their names if the link is switched.
         """
         from retrieval_core.index.settings import base_folder  # noqa: PLC0415 - the handshake does not wait for it
 
@@ -222,7 +222,7 @@ class ServedIndex:
         return tuple(real / root.relative_to(base) if root.is_relative_to(base) else root for root in roots)
 
     async def aclose(self) -> None:
-        """Stop loading, and close the index; waits for threads that can't be stopped."""
+        """Stop loading, and close the index. Threads that can't be stopped are awaited."""
         tasks = [task for task in (self._warming, self._opening) if task is not None]
         if self._warming is not None:
             self._warming.cancel()
@@ -277,7 +277,7 @@ class ServedIndexes:
 
     @cached_property
     def redact(self) -> Redact:
-        """Makes a message fit for callers; see :mod:`retrieval_core.service.redaction`."""
+        """The function that removes paths and credentials from a message."""
         return redactor([served.config for served in self])
 
     def named(self, name: str | None) -> ServedIndex:
@@ -304,7 +304,7 @@ class ServedIndexes:
             opened.append(served.open(shared))
 
     async def join(self, names: Iterable[str]) -> FederatedIndex:
-        """Return what searches several indexes as one; pass their names to each query.
+        """Return one index that searches several. Pass their names to each query.
 
         Raises:
             NotFoundError: There is no index of a name.
@@ -324,7 +324,7 @@ class ServedIndexes:
         return self._joined
 
     def turn(self, folder: Path) -> asyncio.Lock:
-        """Return the lock of a folder that files are moved to; several indexes may have it in common."""
+        """Return the lock of a folder that files are moved to. Several indexes may share the folder."""
         return self._turns.setdefault(folder, asyncio.Lock())
 
     async def aclose(self) -> None:
@@ -336,7 +336,7 @@ class ServedIndexes:
 
 
 class StageListener:
-    """An observer that tells whoever listens which stages of a query have ended."""
+    """An observer that reports each completed stage of a query to the listener."""
 
     def span(self, stage: str) -> AbstractContextManager[_Span]:
         """Return a context that is open while a call of a stage runs."""
@@ -362,7 +362,7 @@ class _Span:
 
 @contextmanager
 def listening(listener: Callable[[str], None] | None) -> Generator[None]:
-    """Tell a function which stages of the queries in this context have ended; it is called from any thread."""
+    """Call a function with each completed stage of the queries in this context, from any thread."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -371,6 +371,6 @@ def listening(listener: Callable[[str], None] | None) -> Generator[None]:
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
-    """Log why loading failed; the next query meets the same failure and answers with it."""
+    """Log why loading failed. The next query raises the same error."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.info("%s: %s", type(error).__name__, error)

@@ -1,4 +1,4 @@
-"""Who calls a function of the service, and what it may reach."""
+"""The caller of a function of the service, and what it may see and change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEVERAL = BeforeValidator(_as_tuple)
 
 
 class ServiceModel(BaseModel):
-    """A request or response of the service. It is frozen, and takes no other fields and no other types."""
+    """A request or response of the service. It is frozen, and rejects unknown fields and wrong types."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -43,10 +43,10 @@ class ServiceContext:
     """The caller of a function of the service. Each face makes one per request.
 
     Attributes:
-        indexes: The indexes that it can name.
-        tenant: A filter that every chunk must pass that it sees; ``None`` if it sees all.
-        may_write: Whether it may change indexes.
-        on_step: Is told which steps of the work have ended, from any thread.
+        indexes: The served indexes.
+        tenant: Filter of the chunks that the caller sees; ``None`` if it sees all of them.
+        may_write: Whether the caller may change indexes.
+        on_step: Function that gets each completed step of the work, from any thread.
     """
 
     indexes: ServedIndexes
@@ -56,7 +56,7 @@ class ServiceContext:
 
     @property
     def redact(self) -> Redact:
-        """Makes a message fit for callers; see :mod:`retrieval_core.service.redaction`."""
+        """The function that removes paths and credentials from a message."""
         return self.indexes.redact
 
     def message_of(self, error: BaseException) -> str:
@@ -75,11 +75,11 @@ class ServiceContext:
         """Refuse a caller that may not write.
 
         Raises:
-            NotPermittedError: It sees a part of the documents only, or may only read.
+            NotPermittedError: The caller sees only some of the documents, or may only read.
         """
         if self.tenant is not None:
             msg = "a caller who sees only some of the documents can't change them"
             raise NotPermittedError(msg)
         if not self.may_write:
-            msg = "this caller only reads"
+            msg = "this caller may only read"
             raise NotPermittedError(msg)

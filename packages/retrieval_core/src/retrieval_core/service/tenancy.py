@@ -1,8 +1,8 @@
-"""What a tenant may see: chunks that pass its filter, and of a result nothing that reveals others.
+"""Narrow requests to the chunks of a tenant, and remove everything from results that reveals other chunks.
 
-The filter keeps other chunks out of every search and read. A result also has sentences and numbers of its own: a
-warning about an unknown field names a field of all chunks, the counts of a stage may be from before the filter, and
-BM25 weighs a term by how many of all chunks contain it. A tenant gets none of these.
+The filter keeps other chunks out of every search and read. A result also contains messages and numbers: a warning
+about an unknown field names a field of all chunks, the counts of a stage may be from before the filter, and BM25 weighs
+a term by how many of all chunks contain it. A tenant gets none of these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def narrow(filters: Mapping[str, Any] | None, tenant: Filter | None) -> Mapping[str, Any] | Filter | None:
-    """Return a caller's filter combined with the filter of its tenant; some assistants send an empty one for none.
+    """Return the caller's filter combined with its tenant's. An empty filter means none, since assistants send it.
 
     Raises:
         FilterError: The caller's filter is invalid.
@@ -32,7 +32,7 @@ def narrow(filters: Mapping[str, Any] | None, tenant: Filter | None) -> Mapping[
 
 
 def result_for_tenant(result: RetrievalResult) -> RetrievalResult:
-    """Return a result without the note on its filter, and without what counts or names other chunks."""
+    """Return a result without the note on its filter, and without counts and names of other chunks."""
     return replace(
         result,
         hits=hits_for_tenant(result.hits),
@@ -48,9 +48,9 @@ def degraded_for_tenant(entries: Iterable[Degradation]) -> tuple[Degradation, ..
 
 
 def hits_for_tenant(hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Return the hits of a result, best first, with scores that depend on themselves and the query alone.
+    """Return the hits of a result, best first, with scores that depend only on the hit and the query.
 
-    After a keyword search the score is one by the rank, which sorts them as well.
+    After a keyword search the score is 1 divided by the rank, so that the order is the same.
     """
     by_vector = _are_by_vector(hits)
     return tuple(
@@ -65,7 +65,7 @@ def hits_for_tenant(hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 
 def pack_for_tenant(pack: ContextPack) -> ContextPack:
-    """Return a pack without what counts or names other chunks."""
+    """Return a pack without counts and names of other chunks."""
     found = sorted((hit for passage in pack.passages for hit in passage.hits), key=lambda hit: (-hit.score, hit.id))
     own = {hit.id: hit for hit in hits_for_tenant(found)}
     trace = dict(pack.trace)
@@ -85,7 +85,7 @@ def pack_for_tenant(pack: ContextPack) -> ContextPack:
 
 
 def answer_for_tenant(answer: Answer) -> Answer:
-    """Return an answer without what counts or names other chunks."""
+    """Return an answer without counts and names of other chunks."""
     return replace(
         answer,
         pack=None if answer.pack is None else pack_for_tenant(answer.pack),

@@ -1,4 +1,4 @@
-"""Index a file that a caller has sent."""
+"""Index files that callers upload."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def _check_name(name: str) -> str:
         )
         raise ValueError(msg)
     if re.fullmatch(NAME, name) is None:
-        msg = f"must be that of a file, without folders, and not begin with a dot, got {name!r:.{_LONGEST_SHOWN}}"
+        msg = f"must be a file name without folders that doesn't begin with a dot, got {name!r:.{_LONGEST_SHOWN}}"
         raise ValueError(msg)
     return name
 
 
 class UploadRequest(ServiceModel):
-    """A file to send. It replaces the former one of its name, if it can be read."""
+    """A file to upload. If it can be read, it replaces an earlier file of the same name."""
 
     name: Annotated[
         str,
         Field(
-            description="The file name without folders. Its ending is its type",
+            description="File name without folders; its suffix is its type",
             json_schema_extra={"maxLength": LONGEST_NAME, "pattern": NAME},
         ),
         AfterValidator(_check_name),
@@ -64,7 +64,7 @@ class UploadRequest(ServiceModel):
 
 
 def uploads_folder(context: ServiceContext, name: str | None) -> Path:
-    """Return the folder in which files for an index are kept. It need not exist yet.
+    """Return the folder of uploaded files of an index. It need not exist yet.
 
     Raises:
         NotPermittedError: The caller may not write.
@@ -79,7 +79,7 @@ async def ingest_upload(
 ) -> AsyncGenerator[Mapping[str, Any]]:
     """Move a file to its place, index it, and yield events: ``progress`` after each write, last ``done`` or ``failed``.
 
-    If the file can't be read, the former one of its name stays, and its chunks.
+    If the file can't be read, an earlier file of the same name stays, with its chunks.
 
     Args:
         incoming: The whole file, in the folder of :func:`uploads_folder`.

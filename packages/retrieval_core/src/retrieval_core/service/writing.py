@@ -1,4 +1,4 @@
-"""Change an index for a caller who may."""
+"""Add and remove documents for a caller who may write."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 class IngestRequest(ServiceModel):
-    """A file or folder on the machine of the service."""
+    """A request to index a file or folder on the machine of the service."""
 
-    path: Annotated[Id, Field(description="A file or folder, relative to a folder that may be indexed")]
+    path: Annotated[Id, Field(description="File or folder, relative to a folder that may be indexed")]
     index: IndexName = None
 
 
@@ -73,13 +73,14 @@ class IngestResponse(ServiceModel):
     updated: int
     unchanged: int
     removed: int
-    documents: Annotated[int, Field(description="In the index after the run")]
-    chunks: Annotated[int, Field(description="In the index after the run")]
+    documents: Annotated[int, Field(description="Documents in the index after the run")]
+    chunks: Annotated[int, Field(description="Chunks in the index after the run")]
     failed: tuple[FailedFile, ...] = ()
     notes: Annotated[tuple[NotedFile, ...], Field(description="Warnings, such as a guessed encoding")] = ()
-    empty: Annotated[int, Field(description="Empty files")] = 0
+    empty: Annotated[int, Field(description="Number of empty files")] = 0
     skipped_types: Annotated[
-        dict[str, int], Field(default_factory=dict, description="Files of types that are not read, by suffix")
+        dict[str, int],
+        Field(default_factory=dict, description="Number of skipped files by suffix: these types can't be read"),
     ]
 
     @classmethod
@@ -113,20 +114,20 @@ class NewDocument(ServiceModel):
 
 
 class WriteRequest(ServiceModel):
-    """Documents for an index."""
+    """A request to write documents to an index."""
 
     index: IndexName = None
     documents: Annotated[tuple[NewDocument, ...], Field(min_length=1, max_length=MOST_WRITTEN), SEVERAL]
 
 
 class WriteResponse(ServiceModel):
-    """Documents that were written."""
+    """The documents that were written."""
 
-    written: Annotated[tuple[str, ...], Field(description="Their IDs")]
+    written: Annotated[tuple[str, ...], Field(description="IDs of the documents")]
 
 
 class RemoveRequest(ServiceModel):
-    """Documents to remove."""
+    """A request to remove documents."""
 
     ids: Annotated[
         tuple[str, ...],
@@ -137,7 +138,7 @@ class RemoveRequest(ServiceModel):
 
 
 class RemoveResponse(ServiceModel):
-    """Documents that were removed."""
+    """The documents that were removed."""
 
     removed_chunks: Annotated[
         dict[str, int], Field(description="Number of removed chunks by ID; 0 if there was no such document")
@@ -145,11 +146,11 @@ class RemoveResponse(ServiceModel):
 
 
 async def ingest(context: ServiceContext, request: IngestRequest) -> IngestResponse:
-    """Bring an index in step with a file or folder: new, changed and removed files.
+    """Update an index from a file or folder: add new files, update changed ones and remove deleted ones.
 
     Raises:
         NotPermittedError: The caller may not write.
-        NotFoundError: There is nothing of that name in a folder that may be indexed.
+        NotFoundError: There is no such file or folder in a folder that may be indexed.
         RetrievalError: As :meth:`retrieval_core.Index.aingest`.
     """
     context.check_writing()
@@ -214,7 +215,7 @@ async def write_documents(context: ServiceContext, request: WriteRequest) -> Wri
 
 
 async def remove(context: ServiceContext, request: RemoveRequest) -> RemoveResponse:
-    """Remove documents with all their chunks; their files stay. The name of a file stands for all its documents.
+    """Remove documents with all their chunks. Their files stay. The name of a file means all its documents.
 
     Raises:
         NotPermittedError: The caller may not write.
