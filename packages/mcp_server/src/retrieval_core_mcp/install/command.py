@@ -18,7 +18,7 @@ from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp.command import CONFIG_HELP, INDEX_HELP, NO_FILE
 from retrieval_core_mcp.install.clients import CLIENTS, config_file
-from retrieval_core_mcp.install.json_text import NotEditableError, entry_of, with_entry, without_entry
+from retrieval_core_mcp.install.json_text import NotEditableError, entry_of, with_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,7 +162,7 @@ def _taken_out(path: Path, client: Client, name: str) -> _Change:
         untouched = False
     if untouched:
         return _Change(text, former, drop=copy)
-    return _Change(text, without_entry(text, client.servers, name), keep=free)
+    return _Change(text, with_entry(text, client.servers, name, None), keep=free)
 
 
 def _is_ours(entry: Any) -> bool:
