@@ -133,10 +133,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _stdio(options: argparse.Namespace) -> Callable[[], int]:
     """Import the server, and return what serves on standard input and output."""
-    from retrieval_core_mcp.settings import named_indexes, serve_indexes  # noqa: PLC0415 - slow
+    from retrieval_core_mcp.settings import serve_indexes  # noqa: PLC0415 - slow
 
     settings = _settings(options)
-    named = named_indexes(options.index or (), settings.retrieval.index)
+    indexes = serve_indexes(settings, options.index or ())
     is_file = settings.retrieval.store.kind == "sqlite"
     if sys.stdin.isatty():
         index = settings.retrieval.index
@@ -146,7 +146,7 @@ def _stdio(options: argparse.Namespace) -> Callable[[], int]:
 
     for module in ("peek", "server", "stdio"):
         import_module(f"retrieval_core_mcp.{module}")
-    return lambda: anyio.run(_serve, settings, serve_indexes(settings, options.index or ()), named)
+    return lambda: anyio.run(_serve, settings, indexes)
 
 
 def _http(options: argparse.Namespace, *, is_open: bool) -> Callable[[], int]:
@@ -189,7 +189,7 @@ def _settings(options: argparse.Namespace, http: Mapping[str, Any] | None = None
     return settings
 
 
-async def _serve(settings: ServerSettings, indexes: ServedIndexes, named: Mapping[str, str]) -> NoReturn:
+async def _serve(settings: ServerSettings, indexes: ServedIndexes) -> NoReturn:
     """Serve, and end the process without waiting for threads that load a model or search: they can't be stopped.
 
     Nothing is lost by that: every change of an index is written at once or not at all.
@@ -201,11 +201,9 @@ async def _serve(settings: ServerSettings, indexes: ServedIndexes, named: Mappin
     # SIGTERM is how a client ends its server, SIGINT is Ctrl-C.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
-    server = create_server(
-        settings,
-        indexes,
-        contents=peek(named) if settings.retrieval.store.kind == "sqlite" else "",
-    )
+    is_file = settings.retrieval.store.kind == "sqlite"
+    contents = peek({served.name: served.config.index for served in indexes}) if is_file else ""
+    server = create_server(settings, indexes, contents=contents)
     code = 0
     try:
         await serve_stdio(server)

@@ -13,7 +13,7 @@ from retrieval_core_mcp.http.files import Files
 from retrieval_core_mcp.http.gate import Gate
 from retrieval_core_mcp.http.mcp import McpEndpoint
 from retrieval_core_mcp.http.metrics import HttpMetrics
-from retrieval_core_mcp.http.page_files import FILES, PAGE, Page
+from retrieval_core_mcp.http.page_files import FILES, PAGE, show_page
 from retrieval_core_mcp.http.routes import HttpService
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ def create_app(
     counted = HttpMetrics()
     service = HttpService(indexes, settings, metrics, counted, Files(settings), allow_writes)
     endpoint = McpEndpoint(mcp, settings)
-    page = Page()
 
     @asynccontextmanager
     async def lifespan(_app: object) -> AsyncGenerator[None]:
@@ -70,8 +69,8 @@ def create_app(
     routes = [
         *service.routes(),
         Route("/mcp", endpoint, methods=["POST", "GET", "DELETE"]),
-        Route(PAGE, page.give, methods=["GET"]),
-        Route(FILES + "{name}", page.give, methods=["GET"]),
+        Route(PAGE, show_page, methods=["GET"]),
+        Route(FILES + "{name}", show_page, methods=["GET"]),
     ]
     router = Router(routes, redirect_slashes=False, lifespan=lifespan)
     return Gate(router, settings, tokens, admission, counted, clock=clock or SystemClock())

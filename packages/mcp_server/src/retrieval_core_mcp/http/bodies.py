@@ -1,29 +1,24 @@
-"""Bodies of requests: read up to a limit, decoded strictly."""
+"""Bodies of requests, decoded strictly."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from starlette.requests import ClientDisconnect
-
 from retrieval_core_mcp.http.envelope import RequestError
-from retrieval_core_mcp.http.receiving import check_length
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from starlette.requests import Request
 
 
-async def read_object(request: Request, most_bytes: int) -> dict[str, Any]:
-    """Return the JSON object of a request.
+async def read_object(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a request, whose body was received.
 
     Raises:
-        RequestError: The body is no JSON object, is too long, or is not sent as ``application/json``.
+        RequestError: The body is no JSON object, or is not sent as ``application/json``.
     """
     check_kind(request, "application/json")
-    return decode_object(b"".join([part async for part in read_parts(request, most_bytes)]))
+    return _decoded(await request.body())
 
 
 def check_kind(request: Request, wanted: str) -> None:
@@ -39,12 +34,8 @@ def check_kind(request: Request, wanted: str) -> None:
         raise RequestError(415, "the body must not be compressed", headers={"accept-encoding": "identity"})
 
 
-def decode_object(body: bytes) -> dict[str, Any]:
-    """Decode a JSON object; duplicate keys, ``NaN`` and ``Infinity`` are errors, as in the standard.
-
-    Raises:
-        RequestError: It is none.
-    """
+def _decoded(body: bytes) -> dict[str, Any]:
+    """Return a JSON object; duplicate keys, ``NaN`` and ``Infinity`` are errors, as in the standard."""
     try:
         content: Any = json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
     except RequestError:
@@ -59,23 +50,6 @@ def decode_object(body: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RequestError(400, "the body must be a JSON object")
     return cast("dict[str, Any]", content)
-
-
-async def read_parts(request: Request, most_bytes: int) -> AsyncIterator[bytes]:
-    """Yield a body as it comes.
-
-    Raises:
-        RequestError: It is too long, or ends before its end.
-    """
-    check_length(request.headers.get("content-length"), most_bytes)
-    length = 0
-    try:
-        async for part in request.stream():
-            length += len(part)
-            check_length(length, most_bytes)
-            yield part
-    except ClientDisconnect:
-        raise RequestError(400, "the connection ended before the body was complete") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -96,10 +96,6 @@ async def metrics(asked: Asked, _request: object) -> ASGIApp:
 
 async def openapi(_asked: Asked, _request: object) -> ASGIApp:
     """Return the OpenAPI document."""
-    return json_response(await asyncio.to_thread(_document))
-
-
-def _document() -> dict[str, Any]:
     from retrieval_core_mcp.http.openapi import document  # noqa: PLC0415 - for who asks for it
 
-    return document()
+    return json_response(await asyncio.to_thread(document))

@@ -13,9 +13,10 @@ from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core.service.uploads import FOLDER, ingest_upload, uploads_folder
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.http.admission import Shares, ending
-from retrieval_core_mcp.http.bodies import check_kind, read_parts
+from retrieval_core_mcp.http.bodies import check_kind
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.http.problems import refused
+from retrieval_core_mcp.http.receiving import read_parts
 from retrieval_core_mcp.http.streaming import EventStream
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Files:
     async def _receive(self, request: Request, place: Path) -> int:
         """Write a body to a file, and return its length."""
         waiting, size = bytearray(), 0
-        async for part in read_parts(request, self._settings.max_file_bytes):
+        declared = request.headers.get("content-length")
+        async for part in read_parts(request.receive, declared, self._settings.max_file_bytes):
             waiting += part
             size += len(part)
             if len(waiting) >= _PIECE:

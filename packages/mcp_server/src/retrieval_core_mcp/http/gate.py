@@ -23,7 +23,7 @@ from retrieval_core_mcp.http.envelope import Call, NobodyReadsError, RequestErro
 from retrieval_core_mcp.http.oauth import METADATA, READ, InvalidToken, JwtVerifier, OAuth, insufficient
 from retrieval_core_mcp.http.page_files import is_public
 from retrieval_core_mcp.http.problems import refused
-from retrieval_core_mcp.http.receiving import Pace, read_body, received
+from retrieval_core_mcp.http.receiving import Pace, read_parts, received
 from retrieval_core_mcp.http.tokens import find_token
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ class Gate:
         receive = self._pace.bound(receive)
         if (scope["method"], path) != FILE_UPLOAD:
             with self._admission.arriving(call.share):
-                body = await read_body(receive, headers.get("content-length"), self._most_bytes)
+                parts = read_parts(receive, headers.get("content-length"), self._most_bytes)
+                body = b"".join([part async for part in parts])
             receive = received(body, receive)
         is_stream = path == "/mcp" and (scope["method"] == "GET" or _listens(headers))
         with self._admission.streaming(call.share) if is_stream else self._admission.admitted(call.share):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import models_json_schema
@@ -56,11 +54,6 @@ _CONTENTS: dict[str, dict[str, Any]] = {
 
 def document() -> dict[str, Any]:
     """Return the document; the caller's own."""
-    return deepcopy(_document())
-
-
-@cache
-def _document() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for row in ROWS:
         paths.setdefault(row.path.replace(":path}", "}"), {})[row.method.lower()] = _operation(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cached_property
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -32,25 +32,24 @@ def is_public(path: str) -> bool:
     return path == PAGE or path.startswith(FILES)
 
 
-class Page:
-    """The files of the page, read once, when somebody opens it."""
+async def show_page(request: Request) -> Response:
+    """Answer ``GET /`` and ``GET /page/NAME``."""
+    name = request.path_params.get("name", "index.html")
+    content = (await asyncio.to_thread(_read_files)).get(name)
+    if content is None:
+        raise HTTPException(404)
+    kind = _KINDS[name[name.rindex(".") :]]
+    headers = {
+        "content-security-policy": POLICY,
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cache-control": "no-cache",
+    }
+    return Response(content, 200, headers, f"{kind}; charset=utf-8")
 
-    async def give(self, request: Request) -> Response:
-        """Answer ``GET /`` and ``GET /page/NAME``."""
-        name = request.path_params.get("name", "index.html")
-        content = (await asyncio.to_thread(lambda: self._files)).get(name)
-        if content is None:
-            raise HTTPException(404)
-        kind = _KINDS[name[name.rindex(".") :]]
-        headers = {
-            "content-security-policy": POLICY,
-            "referrer-policy": "no-referrer",
-            "cross-origin-opener-policy": "same-origin",
-            "cache-control": "no-cache",
-        }
-        return Response(content, 200, headers, f"{kind}; charset=utf-8")
 
-    @cached_property
-    def _files(self) -> Mapping[str, bytes]:
-        folder = files("retrieval_core_mcp.http") / "page"
-        return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(tuple(_KINDS))}
+@cache
+def _read_files() -> Mapping[str, bytes]:
+    """Return the files of the page by name, read when somebody opens it first."""
+    folder = files("retrieval_core_mcp.http") / "page"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(tuple(_KINDS))}

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from retrieval_core_mcp.http.envelope import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from starlette.types import Message, Receive
 
 _CLOSE = {"connection": "close"}
@@ -52,40 +54,29 @@ class Pace:
         return next_part
 
 
-async def read_body(receive: Receive, declared: str | None, most_bytes: int) -> bytes:
-    """Return the body of a request.
+async def read_parts(receive: Receive, declared: str | None, most_bytes: int) -> AsyncGenerator[bytes]:
+    """Yield the body of a request as it comes.
 
     Args:
         declared: The header ``Content-Length``.
 
     Raises:
-        RequestError: It is too large, or ends before its end.
+        RequestError: It is too long, or ends before its end.
     """
-    check_length(declared, most_bytes)
-    body = b""
-    while True:
+    length, is_whole = 0, False
+    _check_length(int(declared) if declared is not None and declared.isdecimal() else 0, most_bytes)
+    while not is_whole:
         message = await receive()
         if message["type"] != "http.request":
             raise RequestError(400, "the connection ended before the body was complete")
-        body += message.get("body", b"")
-        check_length(len(body), most_bytes)
-        if not message.get("more_body", False):
-            return body
+        part, is_whole = message.get("body", b""), not message.get("more_body", False)
+        length += len(part)
+        _check_length(length, most_bytes)
+        yield part
 
 
-def check_length(length: int | str | None, most_bytes: int) -> None:
-    """Refuse a body that is too long.
-
-    Args:
-        length: In bytes, or what the header ``Content-Length`` says.
-        most_bytes: The most.
-
-    Raises:
-        RequestError: It is.
-    """
-    if length is None or (isinstance(length, str) and not length.isdecimal()):
-        return
-    if int(length) > most_bytes:
+def _check_length(length: int, most_bytes: int) -> None:
+    if length > most_bytes:
         raise RequestError(413, f"the body must have at most {most_bytes:,} bytes", headers=_CLOSE)
 
 

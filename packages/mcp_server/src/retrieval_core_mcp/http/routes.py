@@ -299,7 +299,7 @@ class Asked:
     async def _read(self) -> BaseModel:
         row, content = self.row, dict[str, Any]()
         if row.body:
-            content = await read_object(self.request, self.served.settings.max_body_bytes)
+            content = await read_object(self.request)
         if row.body == "all":
             if issubclass(row.request, SearchQuery):
                 note_query(self.call, content)

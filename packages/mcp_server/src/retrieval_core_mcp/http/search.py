@@ -15,11 +15,9 @@ from retrieval_core_mcp.http.problems import NO_VECTORS
 from retrieval_core_mcp.http.sources import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from retrieval_core.compat.service import SearchQuery
     from retrieval_core.service.service_context import ServiceContext
-    from retrieval_core.types import Degradation, Hit, RetrievalResult, StageRecord
+    from retrieval_core.types import Hit, RetrievalResult, StageRecord
     from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery
 
     Q = TypeVar("Q", bound=searching.Query)
@@ -78,7 +76,7 @@ async def search(context: ServiceContext, query: SearchQuery) -> Found:
     if result.relevance is not None and (result.relevance.note or query.explain):
         told["relevance"] = relevance_to_json(result.relevance)
     if result.degraded:
-        told["degraded"] = _degraded(result.degraded)
+        told["degraded"] = [asdict(each) for each in result.degraded]
     if query.explain:
         told["trace"] = {
             "stages": [_stage_to_json(record) for record in result.trace],
@@ -149,7 +147,7 @@ async def explain(context: ServiceContext, query: ExplainQuery) -> Found:
             answer["expected"] = _scored(told.expected.hit, told.expected.rank)
     if found.relevance is not None:
         answer["relevance"] = relevance_to_json(found.relevance)
-    return Found({**answer, "degraded": _degraded(found.degraded)}, len(found.hits))
+    return Found({**answer, "degraded": [asdict(each) for each in found.degraded]}, len(found.hits))
 
 
 async def _check_vectors(context: ServiceContext, query: SearchQuery) -> None:
@@ -216,10 +214,6 @@ def _scores(hit: Hit) -> dict[str, float]:
 
 def _stage_to_json(record: StageRecord) -> dict[str, Any]:
     return {name: value for name, value in asdict(record).items() if value not in (None, ())}
-
-
-def _degraded(entries: Sequence[Degradation]) -> list[dict[str, str]]:
-    return [{"stage": entry.stage, "reason": entry.reason} for entry in entries]
 
 
 def _times(result: RetrievalResult, started: datetime) -> dict[str, Any]:

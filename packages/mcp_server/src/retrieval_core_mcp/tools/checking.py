@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field
 
 from retrieval_core.errors import NotFoundError
-from retrieval_core.service.checking import QuoteRequest, verify_quote
+from retrieval_core.service.checking import LONGEST_ECHO, QuoteRequest, verify_quote
 from retrieval_core.service.reading import ReadRequest, read
 from retrieval_core_mcp.fitting import clean, shorten
 from retrieval_core_mcp.tools.names import place_of
@@ -27,7 +27,6 @@ class CitationArguments(QuoteRequest):
     id: Id
 
 
-_LONGEST_ECHO = 400
 _TOLD: dict[tuple[str, str | None], str] = {
     ("exact", "passage"): "The passage contains the quote, word for word.",
     ("exact", "document"): "The document contains the quote, word for word, but this passage does not.",
@@ -86,7 +85,7 @@ class CitationAnswer(ToolAnswer):
             where=quote.where,
             file_changed=None if entry.chunk is None else quote.file_changed,
             place=entry.id if entry.chunk is None else place_of(entry.chunk),
-            text=None if quote.text is None else shorten(clean(quote.text), _LONGEST_ECHO),
+            text=None if quote.text is None else shorten(clean(quote.text), LONGEST_ECHO),
             offset=quote.offset,
         )
 

@@ -28,12 +28,12 @@ _ADDRESSING = re.compile(
 )
 
 
-_OVERRULING = ("ignore", "disregard", "forget", "override", "bypass")
-_OVERRULED = ("instruction", "prompt", "rule", "guideline", "directive")
-_NOT_TELLING = re.compile(r"not\s+(?:tell|inform|mention|reveal)")
-_BECOMING = re.compile(r"now\s+(?:in\s|dan|developer|jailbroken|an?\s)")
 _WORDS = (
-    *_OVERRULING,
+    "ignore",
+    "disregard",
+    "forget",
+    "override",
+    "bypass",
     "prompt",
     "the user",
     "are now",
@@ -50,22 +50,9 @@ def signs_in(text: str) -> list[str]:
     if not text.isascii() and _HIDING.search(text):
         found.append(HIDDEN)
     lowered = text.lower()
-    if any(word in lowered for word in _WORDS) and _may_address(lowered) and _ADDRESSING.search(text):
+    if any(word in lowered for word in _WORDS) and _ADDRESSING.search(text):
         found.append(ADDRESSES_A_MODEL)
     return found
-
-
-def _may_address(lowered: str) -> bool:
-    """Whether a text in lower case has some words of :data:`_ADDRESSING` together, which is told much quicker."""
-    if not lowered.isascii():  # some letters have other ones in lower case
-        return True
-    return (
-        ("<" in lowered and any(mark in lowered for mark in ("im_", "system", "endof")))
-        or ("prompt" in lowered and any(kind in lowered for kind in ("system", "initial", "hidden")))
-        or (any(verb in lowered for verb in _OVERRULING) and any(rule in lowered for rule in _OVERRULED))
-        or _NOT_TELLING.search(lowered) is not None
-        or _BECOMING.search(lowered) is not None
-    )
 
 
 def do_not_follow(what: str, signs: list[str]) -> str:

@@ -8,11 +8,11 @@ from pydantic import Field, PrivateAttr
 
 from retrieval_core.errors import NotFoundError
 from retrieval_core.service.reading import ChunkRequest
-from retrieval_core.service.writing import IngestRequest, IngestResponse, RemoveRequest, remove
+from retrieval_core.service.writing import FailedFile, IngestRequest, IngestResponse, NotedFile, RemoveRequest, remove
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.tools.arguments import shown
 from retrieval_core_mcp.tools.fit import Shrink
-from retrieval_core_mcp.tools.tool import AnswerPart, Id, ToolAnswer
+from retrieval_core_mcp.tools.tool import Id, ToolAnswer
 
 if TYPE_CHECKING:
     from retrieval_core.service.service_context import ServiceContext
@@ -27,20 +27,6 @@ class IndexArguments(IngestRequest):
     path: Annotated[Id, Field(description="A file or folder")]
 
 
-class FailedPath(AnswerPart):
-    """A file that could not be read."""
-
-    path: str
-    error: str
-
-
-class NotedPath(AnswerPart):
-    """A warning about a file that was read."""
-
-    path: str
-    message: str
-
-
 class IndexedAnswer(ToolAnswer):
     """The result of an indexing run, counted in documents."""
 
@@ -50,8 +36,8 @@ class IndexedAnswer(ToolAnswer):
     removed: int
     documents: int = Field(description="In the index now")
     passages: int
-    failed: Annotated[list[FailedPath], Shrink()]
-    notes: Annotated[list[NotedPath], Shrink(), Field(description="Warnings, such as a guessed encoding")]
+    failed: Annotated[list[FailedFile], Shrink()]
+    notes: Annotated[list[NotedFile], Shrink(), Field(description="Warnings, such as a guessed encoding")]
     empty: int = Field(0, description="Empty files")
     skipped_types: dict[str, int] = Field({}, description="Files of types that are not read, by suffix")
     _counts: tuple[int, int] = PrivateAttr()
@@ -68,11 +54,11 @@ class IndexedAnswer(ToolAnswer):
             documents=response.documents,
             passages=response.chunks,
             failed=[
-                FailedPath(path=in_one_line(each.path, 200), error=in_one_line(each.error, 200))
+                FailedFile(path=in_one_line(each.path, 200), error=in_one_line(each.error, 200))
                 for each in response.failed[:MOST_FAILURES]
             ],
             notes=[
-                NotedPath(path=in_one_line(each.path, 200), message=in_one_line(each.message, 400))
+                NotedFile(path=in_one_line(each.path, 200), message=in_one_line(each.message, 400))
                 for each in response.notes[:MOST_FAILURES]
             ],
             empty=response.empty,
