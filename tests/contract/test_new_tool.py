@@ -64,7 +64,7 @@ def test_a_capability_of_all_faces(tmp_path: Path) -> None:
     core, server = tmp_path / "retrieval_core", tmp_path / "retrieval_core_mcp"
     (core / "service/counting.py").write_text(module, encoding="utf-8")
     added(server / "tools/registry.py", "TOOLS = (\n", tool)
-    added(server / "http/routes.py", "ROWS = (\n", row)
+    added(server / "http/routes.py", "ROWS = (\n", row, IMPORTS)
     commands = core / "cli/commands.py"
     commands.write_text(f"{commands.read_text(encoding='utf-8')}\n\n{command}", encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(Path(__file__).parents[1])))}
@@ -85,10 +85,10 @@ def copied(package: ModuleType, folder: Path) -> None:
     copytree(source, folder / source.name, ignore=ignore_patterns("__pycache__"))
 
 
-def added(module: Path, table: str, entry: str) -> None:
+def added(module: Path, table: str, entry: str, imports: str = "") -> None:
     """Add an entry to a table of a module, with its imports."""
     text = module.read_text(encoding="utf-8")
     future = "from __future__ import annotations\n"
     assert table in text
-    text = text.replace(future, f"{future}\n{IMPORTS}").replace(table, f"{table}{entry.strip()},\n")
+    text = text.replace(future, f"{future}\n{imports}").replace(table, f"{table}{entry.strip()},\n")
     module.write_text(text, encoding="utf-8")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -73,24 +75,44 @@ class ToolAnswer(Shrinkable):
         """Return the answer for the service's response. It runs in a thread."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeclaredTool:
-    """A tool.
+    """A tool. Each ``…_path`` is ``package.module:name``, and imported with the first use of what it names.
 
     Attributes:
-        request: The service's request, or a subclass with arguments that only the tool has.
+        request_path: The service's request, or a subclass with arguments that only the tool has.
         arguments: The fields of it that callers can set. Where there are several indexes, ``index`` is one too.
-        serve: The service's function.
-        answer: Makes the structured content of its response, and renders it as text. The model of a short response can
-            be its own answer; the text then has a line for each field.
+        serve_path: The service's function.
+        answer_path: Makes the structured content of its response, and renders it as text. The model of a short response
+            can be its own answer; the text then has a line for each field.
         writes: Whether it changes the index.
     """
 
     name: str
     title: str
     description: str
-    request: type[ServiceModel]
+    request_path: str
     arguments: tuple[str, ...]
-    serve: Callable[[ServiceContext, Any], Awaitable[Any]]
-    answer: type[ToolAnswer | ServiceModel]
+    serve_path: str
+    answer_path: str
     writes: bool = False
+
+    @cached_property
+    def request(self) -> type[ServiceModel]:
+        """The model of the arguments."""
+        return _imported(self.request_path)
+
+    @cached_property
+    def serve(self) -> Callable[[ServiceContext, Any], Awaitable[Any]]:
+        """The service's function."""
+        return _imported(self.serve_path)
+
+    @cached_property
+    def answer(self) -> type[ToolAnswer | ServiceModel]:
+        """The model of the structured content."""
+        return _imported(self.answer_path)
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
