@@ -199,7 +199,7 @@ def service(session: nox.Session) -> None:
     """
     session.install(*editable(), *group("test"))
     more = {"CALLS": "1000000", "REQUESTS": "10000", "CONTAINER": "1"}
-    service = ("tests/mcp/http_ops", "tests/mcp/http_contract")
+    service = ("tests/mcp/http_ops", "tests/mcp/http_contract", "tests/properties/test_service_tenants.py")
     # What takes so long is no hang, and showing where it is can end a process that has many threads.
     patience = ("--timeout", "7200", "-o", "faulthandler_timeout=0")
     session.run("pytest", *PARALLEL, *patience, *service, *session.posargs, env=more)
