@@ -13,6 +13,7 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 
 from retrieval_core import Document
 from retrieval_core.config import EmbedderConfig
+from retrieval_core.testing.fakes import FakeEmbedder
 from support.http_service import hashed, opened, serving
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ TEXTS = {
     "tickets": {"a.md": "The customer waits for the refund.", "c.md": "The lamp is broken."},
     "wiki": {"d.md": "A refund needs a form."},
 }
+FIELDS = {"x": {"tenant": "x"}, "y": {"tenant": "y", "margin": 3}}
 NEEDS_TOKENS = pytest.mark.skipif(
     find_spec("tokenizers") is None, reason="contexts are counted in tokens: the extra 'local'"
 )
@@ -39,7 +41,7 @@ def served(tmp_path: Path, test: Callable[[Service], Awaitable[None]], **setting
         indexes = {name: opened(tmp_path / f"{name}.db") for name in TEXTS}
         for name, texts in TEXTS.items():
             await indexes[name].aadd_documents(
-                Document(each, text, source=each, content_hash="", metadata={"tenant": "x" if each == "a.md" else "y"})
+                Document(each, text, source=each, content_hash="", metadata=FIELDS["x" if each == "a.md" else "y"])
                 for each, text in texts.items()
             )
         async with serving(indexes, **settings) as service:
@@ -155,3 +157,52 @@ def test_a_tenant_sees_its_own_passages_of_each(tmp_path: Path) -> None:
         assert "form" not in (await service.ask("POST", "/v1/answer", "x", json=every)).text
 
     served(tmp_path, check, tokens=(hashed("all"), hashed("x", "x")))
+
+
+@NEEDS_TOKENS
+def test_a_tenant_is_not_told_of_the_fields_of_others(tmp_path: Path) -> None:
+    """A warning about an unknown field suggests one of all chunks."""
+
+    async def check(service: Service) -> None:
+        asked = {**REFUND, "indexes": ["manual", "tickets"], "filters": {"margim": 3}}
+        for path in ("search", "explain", "context", "answer"):
+            assert "margin" in (await service.ask("POST", f"/v1/{path}", "all", json=asked)).text
+            assert "margin" not in (await service.ask("POST", f"/v1/{path}", "x", json=asked)).text
+
+    served(tmp_path, check, tokens=(hashed("all"), hashed("x", "x")))
+
+
+def test_a_chunk_is_expected_of_the_only_index_of_several(tmp_path: Path) -> None:
+    async def check(service: Service) -> None:
+        asked = {**REFUND, "indexes": ["wiki"], "filters": {"tenant": "x"}, "chunk_id": "d.md#0"}
+        answer = await service.ask("POST", "/v1/explain", json=asked)
+        assert answer.json().get("why") == "The filter excludes it.", answer.text
+
+    served(tmp_path, check)
+
+
+class UnreachableEmbedder(FakeEmbedder):
+    """An embedder whose service can't embed a query."""
+
+    async def _embed_query(self, text: str) -> Any:
+        msg = f"no answer for {text}"
+        raise RuntimeError(msg)
+
+
+def test_keyword_search_of_several_is_refused_if_the_caller_wants_none(tmp_path: Path) -> None:
+    async def run() -> None:
+        indexes = {
+            name: opened(tmp_path / f"{name}.db", parts={"embedder": UnreachableEmbedder()}) for name in ("a", "b")
+        }
+        for index in indexes.values():
+            await index.aadd_documents([Document("a.md", TEXTS["manual"]["a.md"], source="a.md", content_hash="")])
+        async with serving(indexes) as service:
+            for several in (["a"], ["a", "b"]):
+                asked = {**REFUND, "indexes": several}
+                degraded = await service.ask("POST", "/v1/search", json={**asked, "allow_degraded": True})
+                assert degraded.status_code == 200
+                assert degraded.json()["results"]
+                refused = await service.ask("POST", "/v1/search", json=asked)
+                assert refused.status_code == 503
+
+    asyncio.run(run())

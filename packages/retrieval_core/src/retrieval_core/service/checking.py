@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LONGEST_QUOTE = 10_000
 LONGEST_ECHO = 400
 """Characters of a chunk that are returned if it doesn't contain the quote."""
+MARK = " […]"
+"""Marks a cut."""
 
 
 class QuoteRequest(ChunkRequest):
@@ -73,7 +75,10 @@ async def verify_quote(context: ServiceContext, request: QuoteRequest) -> QuoteR
         NotFoundError: There is no such chunk or document that the caller may see.
         StoreError: The index can't be read.
     """
-    entry = await read(context, ReadRequest(id=request.id, index=request.index))
+    try:
+        entry = await read(context, ReadRequest(id=request.id, index=request.index))
+    except NotFoundError:
+        raise NotFoundError("Chunk", request.id) from None
     chunk = entry.chunk
     changed = chunk is not None and chunk.id in await changed_since(context, request.index, (chunk,))
     if (found := await _find(request.quote, entry)) is not None:
@@ -83,7 +88,8 @@ async def verify_quote(context: ServiceContext, request: QuoteRequest) -> QuoteR
             document = await read(context, ReadRequest(id=chunk.document_id, index=request.index))
             if (found := await _find(request.quote, document)) is not None:
                 return _response(found, document, "document", changed=changed)
-    return QuoteResponse(verdict="not_found", text=entry.text[:LONGEST_ECHO], file_changed=changed)
+    text = entry.text if len(entry.text) <= LONGEST_ECHO else f"{entry.text[: LONGEST_ECHO - len(MARK)].rstrip()}{MARK}"
+    return QuoteResponse(verdict="not_found", text=text, file_changed=changed)
 
 
 async def validate_chunk(context: ServiceContext, request: ChunkRequest) -> ValidatedChunk:

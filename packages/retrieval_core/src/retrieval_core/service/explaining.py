@@ -94,7 +94,7 @@ async def explain(context: ServiceContext, request: ExplainRequest) -> Explanati
     if request.id is not None:
         expected = _place(found, request.id)
         if expected is None:
-            await read_chunk(context, ChunkRequest(id=request.id, index=request.index))
+            await read_chunk(context, ChunkRequest(id=request.id, index=served.name))
             expected = await _why_not(
                 request, request.id, found, find, asked=asked, candidates=settings.search.candidates
             )

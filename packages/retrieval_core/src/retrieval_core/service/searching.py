@@ -17,6 +17,7 @@ from retrieval_core.service.served import listening
 from retrieval_core.service.service_context import SEVERAL, WHOLE, ServiceModel
 from retrieval_core.service.tenancy import (
     answer_for_tenant,
+    is_stage,
     narrow,
     pack_for_tenant,
     result_for_tenant,
@@ -121,7 +122,7 @@ async def search(context: ServiceContext, request: SearchRequest) -> RetrievalRe
             raise
         result = await target.ask(partial(find, mode="lexical", score_threshold=None))
         result = replace(result, degraded=(Degradation("embed", str(error)), *result.degraded))
-    if not request.with_fallback and (failed := [each for each in result.degraded if each.stage == "embed"]):
+    if not request.with_fallback and (failed := [each for each in result.degraded if is_stage(each.stage, "embed")]):
         raise EmbeddingError(failed[0].reason, request.query)
     if context.tenant is not None:
         result = result_for_tenant(result)

@@ -44,7 +44,12 @@ def result_for_tenant(result: RetrievalResult) -> RetrievalResult:
 
 def degraded_for_tenant(entries: Iterable[Degradation]) -> tuple[Degradation, ...]:
     """Return degradations without warnings about filters, which name the fields of all chunks."""
-    return tuple(entry for entry in entries if entry.stage != "filter")
+    return tuple(entry for entry in entries if not is_stage(entry.stage, "filter"))
+
+
+def is_stage(stage: str, name: str) -> bool:
+    """Whether a stage has a name, also as the stage of one of several indexes, such as ``index docs: filter``."""
+    return stage.rpartition(": ")[2] == name
 
 
 def hits_for_tenant(hits: Sequence[Hit]) -> tuple[Hit, ...]:
