@@ -95,7 +95,7 @@ _Time: TypeAlias = Annotated[
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     left_out: ClassVar[frozenset[str]] = frozenset()
     """Fields that are not in the JSON where they have their defaults."""
@@ -123,7 +123,7 @@ class SearchQuery(_Model):
         Field(strict=True, max_length=LONGEST_QUERY, json_schema_extra={"minLength": 1, "pattern": NOT_BLANK}),
         AfterValidator(_not_blank),
     ]
-    """The question, at most 10,000 code points and not only white space."""
+    """The query, at most 10,000 code points and not only white space."""
     top_k: _TopK = 5
     """The most results, 1 to 1000."""
     similarity_threshold: _Threshold = 0.0
@@ -133,13 +133,13 @@ class SearchQuery(_Model):
     indexes: Annotated[tuple[_Words, ...], Field(min_length=1, max_length=MOST_INDEXES)] | None = None
     """The names of several indexes to search as one, instead of ``index``."""
     filters: dict[str, Any] | None = None
-    """Filter that every chunk must pass, as JSON; see :mod:`retrieval_core.types.filters`."""
+    """Filter that every chunk must pass, such as ``{"year": {"$gte": 2020}}``."""
     history: tuple[Message, ...] | None = None
-    """The turns of the conversation before the question, oldest first."""
+    """The turns of the conversation before the query, oldest first."""
     mode: Annotated[Literal["hybrid", "dense", "lexical"] | None, BeforeValidator(named_mode)] = None
     """Vector search (``dense``), keyword search (``lexical``) or both (``hybrid``). Default: the configured one."""
     explain: StrictBool = False
-    """Whether the answer has a ``trace``."""
+    """Whether the response has a ``trace``."""
     allow_degraded: StrictBool = False
     """Whether degraded results have the status ``success``, with a list in ``degraded``, or are an error."""
 
@@ -172,7 +172,7 @@ class SearchResult(_Model):
     text: _Words
     """As it is stored, byte by byte."""
     similarity_score: _Score
-    """Cosine similarity with the question, from 0 to 1; a negative one counts as 0."""
+    """Cosine similarity with the query, from 0 to 1; a negative one counts as 0."""
     metadata: ChunkMetadata
 
 
@@ -182,10 +182,10 @@ class ExecutionMetadata(_Model):
     left_out = frozenset({"query_embedded_at", "qdrant_query_time_ms"})
 
     latency_ms: _Count
-    """From the question to the answer, in whole milliseconds."""
+    """From the request to the response, in whole milliseconds."""
     result_count: _Count
     threshold_applied: _Threshold
-    """The question's ``similarity_threshold``."""
+    """The request's ``similarity_threshold``."""
     query_embedded_at: _Time | None = None
     """In UTC, as ``YYYY-MM-DDTHH:MM:SSZ``."""
     qdrant_query_time_ms: _Count | None = None
@@ -214,7 +214,7 @@ class RetrievalResponse(_Model):
     """Messages; at least one if the status is ``error``, otherwise none."""
     relevance: dict[str, Any] | None = None
     """Whether the results answer the query: ``value``, ``unlikely``, ``unknown``, ``other_language``, ``note`` and
-    ``explanation``, as :class:`~retrieval_core.types.Relevance` has them."""
+    ``explanation``."""
     degraded: tuple[Degradation, ...] = ()
     """Degraded stages, if the request allows them."""
     trace: dict[str, Any] | None = None
@@ -261,7 +261,7 @@ class ValidationResult(_Model):
     validation_passed: StrictBool
     """Whether the texts match and so do hash and place."""
     mismatch_details: StrictStr | None = None
-    """Description of the differences; ``None`` if there are none."""
+    """Description of the differences, if there are any."""
 
     @classmethod
     def of(cls, validation: ChunkValidation) -> Self:

@@ -103,14 +103,17 @@ class IngestResponse(ServiceModel):
 class NewDocument(ServiceModel):
     """A document to split, embed and add. It replaces the document with its ID."""
 
-    id: Id
-    text: Annotated[str, Field(min_length=1)]
-    title: Annotated[str | None, Field(max_length=500)] = None
-    source: Annotated[str | None, Field(max_length=2_000)] = None
-    timestamp: (
-        Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_check_text), AfterValidator(_in_utc)] | None
-    ) = None
-    metadata: Annotated[dict[str, Any], Field(default_factory=dict, max_length=MOST_FIELDS)]
+    id: Annotated[Id, Field(description="ID of the document")]
+    text: Annotated[str, Field(min_length=1, description="The whole text")]
+    title: Annotated[str | None, Field(max_length=500, description="Title for citations")] = None
+    source: Annotated[str | None, Field(max_length=2_000, description="File or web address that it is from")] = None
+    timestamp: Annotated[
+        Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_check_text), AfterValidator(_in_utc)] | None,
+        Field(description="Time of the document, with a time zone"),
+    ] = None
+    metadata: Annotated[
+        dict[str, Any], Field(default_factory=dict, max_length=MOST_FIELDS, description="Fields that filters can name")
+    ]
 
 
 class WriteRequest(ServiceModel):
