@@ -166,6 +166,7 @@ def test_a_tenant_sees_its_own_documents_alone(tmp_path: Path) -> None:
         ("/v1/documents?limit=5&limit=6", "name one limit, got 2"),
         ("/v1/documents/moon.md?limit=200001", "limit must be a whole number from 1 to 200,000, got 200001"),
         ("/v1/documents/moon.md?offset=-1", "offset must be a whole number from 0 to 2,147,483,647, got -1"),
+        ("/v1/documents/", "document_id cannot be empty"),
     ],
 )
 def test_a_wrong_number_is_400_and_named(served: Served, path: str, message: str) -> None:

@@ -21,14 +21,15 @@ def requirement(detail: ErrorDetails) -> str:
     """Return what a value must be, such as ``must be 1 or more``; pydantic's words for rare problems."""
     context: dict[str, Any] = detail.get("ctx", {})
     match detail["type"]:
-        case "greater_than_equal":
-            return f"must be {_number(context['ge'])} or more"
-        case "less_than_equal":
-            return f"must be {_number(context['le'])} or less"
+        case "greater_than_equal" | "less_than_equal":
+            bound = f"{_number(context['ge'])} or more" if "ge" in context else f"{_number(context['le'])} or less"
+            return f"must be {bound}"
         case "literal_error":
             return f"must be {context['expected']}"
-        case "string_too_long":
-            return f"must have at most {context['max_length']:,} characters"
+        case "string_too_long" | "too_long" as kind:
+            return f"must have at most {context['max_length']:,} {'items' if kind == 'too_long' else 'characters'}"
+        case "string_too_short" | "too_short" if context["min_length"] == 1:
+            return "cannot be empty"
         case kind if (plain := _KINDS.get(kind.partition("_")[0])) is not None:
             return f"must be {plain}"
         case _:

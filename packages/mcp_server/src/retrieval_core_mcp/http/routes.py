@@ -315,7 +315,7 @@ class Asked:
             return self.request.path_params[name]
         given = self.request.query_params.getlist(name)
         if schema.get("type") == "array":
-            return given
+            return given or None
         if len(given) > 1:
             raise RequestError(400, f"name one {name}, got {len(given)}")
         if not given:
