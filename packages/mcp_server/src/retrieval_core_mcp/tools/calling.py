@@ -86,7 +86,11 @@ def _written(tool: DeclaredTool, response: Any, call: ToolCall) -> Written:
     if issubclass(tool.answer, ToolAnswer):
         return fit(tool.answer.of(response, call), call.limit)
     structured: dict[str, Any] = response.model_dump(mode="json", exclude_none=True)
-    return Written(structured, bounded("\n".join(f"{name}: {value}" for name, value in structured.items()), call.limit))
+    lines = [
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in structured.items()
+    ]
+    return Written(structured, bounded("\n".join(lines), call.limit))
 
 
 def _failed(text: str, limit: int) -> CallToolResult:

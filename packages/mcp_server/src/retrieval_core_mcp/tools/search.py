@@ -210,7 +210,7 @@ class SearchAnswer(ToolAnswer):
             lines.append(f"{MARK.strip()} marks a cut: fetch the passage by its id, the text after Doc:.")
         if (cursor := self.next_cursor) is not None:
             lines.append(f"For further passages, search again with cursor {cursor}.")
-        lines += [f"Note: {line}" for line in self.degraded]
+        lines += [f"Note: {line}" for line in self.degraded if line != self.note]
         lines += [do_not_follow(f"passage {rank}", hit.signs) for rank, hit in enumerate(shown, first + 1) if hit.signs]
         lines += [
             f"[{rank}] {place}\n{escape_text(hit.text)}"
