@@ -51,7 +51,8 @@ async def call():
             print("/v1/words/{document_id}" in (await service.ask("GET", "/openapi.json")).json()["paths"])
 
 asyncio.run(call())
-print(CliRunner().invoke(main, ["words", "sky", "--index", "index.db"]).output)
+for words in (["sky"], ["sea"], [""]):
+    print(CliRunner().invoke(main, ["words", *words, "--index", "index.db"]).output)
 """
 
 
@@ -76,7 +77,10 @@ def test_a_capability_of_all_faces(tmp_path: Path) -> None:
     assert told[0] == "words: 4 {'words': 4}"
     assert told[1].startswith("There is nothing with the id sea.")
     assert told[2:5] == ["{'words': 4}", "404", "True"]
-    assert '"words": 4' in "\n".join(told[5:])
+    said = "\n".join(told[5:])
+    assert '"words": 4' in said
+    assert "Error: Document sea not found" in said
+    assert "Error: id: String should have at least 1 character, got ''" in said
 
 
 def copied(package: ModuleType, folder: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, reduce, wraps
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import click
 
@@ -29,11 +29,12 @@ from retrieval_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
+    from retrieval_core.service.service_context import ServiceContext, ServiceModel
     from retrieval_core.types import CitationCheck, Degradation
     from retrieval_core.types.filters import Filter
 
@@ -174,6 +175,8 @@ MODE_NAMES = "[hybrid|vector|keyword]"
 """The names that help texts show."""
 _Command: TypeAlias = "Callable[..., None]"
 _Option: TypeAlias = "Callable[[_Command], _Command]"
+_Request = TypeVar("_Request", bound="ServiceModel")
+_Response = TypeVar("_Response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +363,43 @@ def _only_one(_context: click.Context, _parameter: click.Parameter, values: tupl
         msg = f"only one index is possible here: {', '.join(values)}. Give --index once."
         raise click.BadParameter(msg)
     return values
+
+
+def call_service(
+    given: Given,
+    function: Callable[[ServiceContext, _Request], Awaitable[_Response]],
+    request: type[_Request],
+    **arguments: Any,
+) -> _Response:
+    """Return the response of a function of the service, for the index that a command names.
+
+    Args:
+        arguments: Fields of the request.
+
+    Raises:
+        InvalidParameterError: The request refuses an argument.
+    """
+    import asyncio  # noqa: PLC0415 - help and completion need none of this
+
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from retrieval_core.config.base import problems_of  # noqa: PLC0415
+    from retrieval_core.service.served import ServedIndex, ServedIndexes  # noqa: PLC0415
+    from retrieval_core.service.service_context import ServiceContext  # noqa: PLC0415
+
+    try:
+        asked = request(**arguments)
+    except ValidationError as error:
+        raise InvalidParameterError("; ".join(problems_of(error, secrets=()))) from None
+
+    async def call() -> _Response:
+        indexes = ServedIndexes(ServedIndex("index", given.config()))
+        try:
+            return await function(ServiceContext(indexes), asked)
+        finally:
+            await indexes.aclose()
+
+    return asyncio.run(call())
 
 
 def exit_code(error: Exception) -> int:
