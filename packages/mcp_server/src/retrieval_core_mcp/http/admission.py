@@ -25,38 +25,53 @@ class Shares:
 
     Args:
         most: How many places there are.
+        message: Why there is none, if all are taken.
         headers: Of the answer to a request for which there is none.
     """
 
-    def __init__(self, most: int, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, most: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         self._most = most
+        self._message = message
         self._headers = {"retry-after": "1", **(headers or {})}
         self._taken: Counter[str | None] = Counter()
+        self._tasks: set[asyncio.Task[object] | None] = set()
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken."""
+        return self._taken.total()
 
     @contextmanager
-    def held(self, caller: str | None, message: str) -> Generator[None]:
+    def held(self, caller: str | None) -> Generator[None]:
         """Take a place for as long as the context lasts.
 
         Args:
             caller: Whose share it is of; ``None`` if there is only one caller.
-            message: Why there is none, if all are taken.
 
         Raises:
             RequestError: All are taken, or the caller has its share.
         """
-        free = self._most - self._taken.total()
+        free, task = self._most - self.taken, asyncio.current_task()
         if free <= 0:
-            raise RequestError(503, message, headers=self._headers)
+            raise RequestError(503, self._message, headers=self._headers)
         if caller is not None and has_share(self._taken[caller], free):
             msg = "this token has as many requests under way as it may have; ask again in a moment"
             raise RequestError(429, msg, headers=self._headers)
         self._taken[caller] += 1
+        self._tasks.add(task)
         try:
             yield
         finally:
+            self._tasks.discard(task)
             self._taken[caller] -= 1
             if not self._taken[caller]:
                 del self._taken[caller]
+
+    def cancel(self) -> None:
+        """Cancel the tasks that have a place."""
+        for task in tuple(self._tasks):
+            if task is not None:
+                task.cancel()
 
 
 def has_share(own: int, free: int) -> bool:
@@ -73,18 +88,16 @@ class Admission:
     """
 
     def __init__(self, most: int, most_streams: int) -> None:
-        self._bodies = Shares(BODIES * most, {"connection": "close"})
-        self._requests = Shares(most)
-        self._streams = Shares(most_streams)
-        self._tasks: dict[Shares, set[asyncio.Task[object]]] = {
-            each: set() for each in (self._bodies, self._requests, self._streams)
-        }
+        too_many = "too many requests arrive; send this one in a moment"
+        self._bodies = Shares(BODIES * most, too_many, {"connection": "close"})
+        self._requests = Shares(most, "the service is busy; ask again in a moment")
+        self._streams = Shares(most_streams, "too many streams are open; open another one in a moment")
         self._ending = False
 
     @property
     def in_progress(self) -> int:
         """How many requests have a place."""
-        return len(self._tasks[self._requests])
+        return self._requests.taken
 
     @property
     def is_ending(self) -> bool:
@@ -98,48 +111,36 @@ class Admission:
             caller: Whose share it is of; ``None`` if there is only one caller.
 
         Raises:
-            RequestError: Upon entering: too many arrive, or the process ends.
+            RequestError: Too many arrive, or the process ends.
         """
-        return self._held(self._bodies, caller, "too many requests arrive; send this one in a moment")
+        return self._held(self._bodies, caller)
 
     def admitted(self, caller: str | None = None) -> AbstractContextManager[None]:
         """Return the context in which a request is in progress; arguments and errors as of :meth:`arriving`."""
-        return self._held(self._requests, caller, "the service is busy; ask again in a moment")
+        return self._held(self._requests, caller)
 
     def streaming(self, caller: str | None = None) -> AbstractContextManager[None]:
         """Return the context in which a stream waits for events: it takes no place, and ends as the process begins to.
 
         Arguments and errors are those of :meth:`arriving`.
         """
-        return self._held(self._streams, caller, "too many streams are open; open another one in a moment")
+        return self._held(self._streams, caller)
 
-    @contextmanager
-    def _held(self, places: Shares, caller: str | None, message: str) -> Generator[None]:
+    def _held(self, places: Shares, caller: str | None) -> AbstractContextManager[None]:
         if self._ending:
             raise ending()
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine is always run by a task
-        with places.held(caller, message):
-            self._tasks[places].add(task)
-            try:
-                yield
-            finally:
-                self._tasks[places].discard(task)
+        return places.held(caller)
 
     def end(self) -> None:
         """Refuse all further requests, and end the streams that wait."""
         self._ending = True
-        self._cancel(self._streams)
+        self._streams.cancel()
 
     def interrupt(self) -> None:
         """Cancel the requests that are left; each then answers that the process ends."""
         self._ending = True
-        self._cancel(self._requests)
-        self._cancel(self._bodies)
-
-    def _cancel(self, places: Shares) -> None:
-        for task in tuple(self._tasks[places]):
-            task.cancel()
+        self._requests.cancel()
+        self._bodies.cancel()
 
 
 def ending() -> RequestError:

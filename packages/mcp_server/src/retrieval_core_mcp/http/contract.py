@@ -30,16 +30,11 @@ async def validate_chunk(context: ServiceContext, request: reading.ChunkRequest)
 
 async def describe_index(context: ServiceContext, request: contents.IndexRequest) -> CollectionInfo:
     """Return an index as the specification's ``CollectionInfo``."""
-    return _collection(await contents.describe_index(context, request))
+    return collection_of(await contents.describe_index(context, request))
 
 
-async def list_indexes(context: ServiceContext) -> tuple[CollectionInfo, ...]:
-    """Return all indexes, likewise."""
-    listed = await contents.list_indexes(context, contents.IndexesRequest())
-    return tuple(_collection(each) for each in listed.indexes)
-
-
-def _collection(summary: contents.IndexSummary) -> CollectionInfo:
+def collection_of(summary: contents.IndexSummary) -> CollectionInfo:
+    """Return what is known of an index, likewise."""
     return CollectionInfo(
         name=summary.name,
         vector_size=summary.vector_size,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import PlainTextResponse
 
 from retrieval_core.index.serialization import event_to_json
+from retrieval_core.service import contents
 from retrieval_core.service.searching import answer_events
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.clients import while_connected
-from retrieval_core_mcp.http.contract import list_indexes as collections_of
+from retrieval_core_mcp.http.contract import collection_of
 from retrieval_core_mcp.http.envelope import RequestError, json_response
 from retrieval_core_mcp.http.problems import refused
 from retrieval_core_mcp.http.reports import read_suite_report
@@ -62,7 +63,8 @@ async def list_indexes(asked: Asked, _request: object) -> ASGIApp:
     context = asked.context
     writable = context.may_write and context.tenant is None
     files = {"files": asked.served.files.accepted()} if writable else {}
-    indexes = [each.model_dump(mode="json") for each in await collections_of(context)]
+    listed = (await contents.list_indexes(context, contents.IndexesRequest())).indexes
+    indexes = [collection_of(each).model_dump(mode="json") for each in listed]
     return json_response({"indexes": indexes, "writable": writable, **files})
 
 

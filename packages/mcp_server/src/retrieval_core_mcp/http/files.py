@@ -42,7 +42,8 @@ class Files:
     def __init__(self, settings: HttpSettings) -> None:
         self._settings = settings
         # The other places are for those who ask; of a file that has no place, nothing is read.
-        self._places = Shares(max(1, settings.max_requests // 2), {"connection": "close"})
+        message = "too many files are on their way into the indexes; send this one in a moment"
+        self._places = Shares(max(1, settings.max_requests // 2), message, {"connection": "close"})
 
     def accepted(self) -> dict[str, Any]:
         """Return what is taken, as the contract has it."""
@@ -59,8 +60,7 @@ class Files:
         check_kind(asked.request, KIND)
         incoming = uploads_folder(asked.context, upload.index) / f".{secrets.token_hex(8)}"
         place = ExitStack()
-        message = "too many files are on their way into the indexes; send this one in a moment"
-        place.enter_context(self._places.held(asked.call.share, message))
+        place.enter_context(self._places.held(asked.call.share))
         try:
             with _refusing_disk_errors():
                 await asyncio.to_thread(_create, incoming, upload.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path  # noqa: TC003 - pydantic reads it
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
@@ -11,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from retrieval_core.errors import ConfigurationError
-from retrieval_core_mcp.http.addresses import is_safe_address
+from retrieval_core_mcp.http.addresses import is_safe_address, is_this_machine
 from retrieval_core_mcp.http.tokens import BearerToken, read_tokens
 
 
@@ -108,16 +107,6 @@ class HttpSettings(BaseModel):
                 raise ValueError(msg)
         return self
 
-    @property
-    def is_local(self) -> bool:
-        """Whether only programs on this machine reach the service."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host.strip("[]")).is_loopback
-        except ValueError:
-            return False
-
     def known_tokens(self) -> tuple[BearerToken, ...]:
         """Read all tokens.
 
@@ -136,7 +125,7 @@ class HttpSettings(BaseModel):
         if any(tenants[token.digest] != token.tenant for token in found):
             msg = "a token is given twice, for different tenants; it can be of one tenant, or of none and see all"
             raise ConfigurationError(msg)
-        if not found and not self.is_local and self.oauth_issuer is None:
+        if not found and not is_this_machine(self.host) and self.oauth_issuer is None:
             msg = (
                 f"a server at {self.host}, which other machines reach, needs a token. "
                 "Set RETRIEVAL_MCP__HTTP__TOKENS to sha256:HASH, name an OAuth issuer, or listen at 127.0.0.1"
