@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ from retrieval_core.text.sentences import Excerpter
 from retrieval_core.types import Degradation
 from retrieval_core.types.escapes import escape_name, unescape_text
 from retrieval_core_mcp.fitting import bounded, good_end, shorten
-from retrieval_core_mcp.tools.fit import BRIEF, Written, fit
+from retrieval_core_mcp.tools.fit import BRIEF, Shrink, Written, fit
 from retrieval_core_mcp.tools.names import can_be_named
 from retrieval_core_mcp.tools.reading import FetchAnswer, NeighborsAnswer
 from retrieval_core_mcp.tools.search import Found, SearchAnswer
@@ -248,3 +248,26 @@ def test_no_passage_passes_for_another_one_or_for_what_the_server_says() -> None
     read = [passage.partition("\n") for passage in shown]
     assert [head for head, _, _ in read] == [escape_name(f"{name}#0") for name in names]
     assert [unescape_text(body).removesuffix("\n\n") for _, _, body in read] == texts
+
+
+class Pair(ToolAnswer):
+    """An answer with a list of texts."""
+
+    parts: Annotated[list[str], Shrink(cut=True)]
+
+    @classmethod
+    def of(cls, response: Any, call: ToolCall) -> Pair:
+        raise NotImplementedError
+
+    def render(self) -> str:
+        return "\n".join(self.parts)
+
+
+@pytest.mark.parametrize("escapes", [5, 40, 160, 400])
+@pytest.mark.parametrize("letters", [0, 100, 1_000])
+@pytest.mark.parametrize("limit", [1_000, 1_037, 5_000])
+def test_texts_that_escape_unevenly_stay_below_the_limit(escapes: int, letters: int, limit: int) -> None:
+    """A control character takes six characters of JSON; a text may begin with all that it has."""
+    for count in (1, 2, 5):
+        answer = Pair(parts=["\x01" * escapes + "a" * letters] * count)
+        assert fit(answer, limit).size < limit

@@ -83,7 +83,8 @@ def fit(answer: Shrinkable, limit: int) -> Written:
     while (left := limit - written.size) <= 0 or (made and left > limit // 50):
         if made >= (_MOST_ESTIMATES if best is None else _ESTIMATES):
             break
-        room += left - 1 if made else 0
+        if made:  # texts that escape unevenly need longer and longer steps
+            room += (left - 1) * (made if best is None else 1)
         written = _shrunk(answer, whole, room, cut)
         made += 1
         if written.size < limit and (best is None or written.size > best.size):
