@@ -44,8 +44,8 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "search: query is null": ("search", {"query": None}, "query: must be text; null was given"),
     "search: query is a list": ("search", {"query": ["a"]}, "query: must be text"),
     "search: 100,000 characters": ("search", {"query": "a" * 100_000}, "it has 100,000 characters, and at most 10,000"),
-    "search: lone surrogate": ("search", {"query": "a \ud800 b"}, "query: the text holds half of a surrogate pair"),
-    "search: only a surrogate": ("search", {"query": "\udfff"}, "query: the text holds half of a surrogate pair"),
+    "search: lone surrogate": ("search", {"query": "a \ud800 b"}, "query: the text contains half of a surrogate pair"),
+    "search: only a surrogate": ("search", {"query": "\udfff"}, "query: the text contains half of a surrogate pair"),
     "search: unknown argument": ("search", {"query": "a", "topk": 3}, "Did you mean top_k?"),
     "search: unknown, no name near": (
         "search",
@@ -77,7 +77,7 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "search: surrogate in a string of JSON": (
         "search",
         {"query": "a", "filters": '{"x":"\\ud800"}'},
-        "filters: the text holds half",
+        "filters: the text contains half",
     ),
     "search: top_k is 101 in a string": ("search", {"query": "a", "top_k": "101"}, "top_k: must be 100 or less"),
     "search: a field of 100,000 characters": (
@@ -101,14 +101,14 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "search: surrogate in filter": (
         "search",
         {"query": "a", "filters": {"x": "\ud800"}},
-        "filters: the text holds half",
+        "filters: the text contains half",
     ),
     "search: surrogate in a field": (
         "search",
         {"query": "a", "filters": {"\ud800": 1}},
-        "filters: the text holds half",
+        "filters: the text contains half",
     ),
-    "search: surrogate as mode": ("search", {"query": "a", "mode": "\udc00"}, "mode: the text holds half"),
+    "search: surrogate as mode": ("search", {"query": "a", "mode": "\udc00"}, "mode: the text contains half"),
     "fetch: no arguments": ("fetch", {}, "id: it is missing"),
     "fetch: empty id": ("fetch", {"id": ""}, "id: it is empty"),
     "fetch: unknown id": ("fetch", {"id": "nothing#1"}, "There is nothing with the id nothing#1."),
@@ -116,7 +116,7 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "fetch: id is a number": ("fetch", {"id": 7}, "id: must be text"),
     "fetch: id is null": ("fetch", {"id": None}, "id: must be text"),
     "fetch: 100,000 characters": ("fetch", {"id": "a" * 100_000}, "id: it has 100,000 characters"),
-    "fetch: lone surrogate": ("fetch", {"id": "\ud800"}, "id: the text holds half of a surrogate pair"),
+    "fetch: lone surrogate": ("fetch", {"id": "\ud800"}, "id: the text contains half of a surrogate pair"),
     "fetch: unknown argument": ("fetch", {"id": "moon.md", "ofset": 3}, "Did you mean offset?"),
     "fetch: offset below 0": ("fetch", {"id": "moon.md", "offset": -1}, "offset: must be 0 or more"),
     "fetch: offset behind the end": ("fetch", {"id": "moon.md", "offset": 10**6}, "offset: 1000000 is behind the end"),

@@ -191,7 +191,7 @@ def test_an_index_is_described(library: ServedIndexes, tmp_path: Path) -> None:
     answer = one(shop, "describe_index")
     prices = next(field for field in answer.structured_content["fields"] if field["name"] == "price")
     assert (prices["min"], prices["max"], prices["types"], prices["passages"]) == (100, 104, ["number"], 5)
-    assert "- price: number; 5 passages; 100 to 104" in answer.content[0].text
+    assert "- price: number; 5 chunks; 100 to 104" in answer.content[0].text
     dates = next(field for field in answer.structured_content["fields"] if field["name"] == "released")
     assert (dates["min"], dates["max"]) == ("2021-04-01", "2021-04-05")
 
@@ -280,5 +280,5 @@ def test_an_answer_is_extracted_and_says_so(library: ServedIndexes) -> None:
     assert "384,400 km" in content["text"]
     assert content["sources"][0]["ids"] == ["moon.md#0"]
     assert content["sources"][0]["quotes"][0] in "The moon is 384,400 km away from the earth. It has no air."
-    assert answer.content[0].text.startswith("Extracted: these are the passages' own sentences")
+    assert answer.content[0].text.startswith("Extracted: these are sentences of the documents")
     assert none.structured_content["kind"] == "abstained"

@@ -71,8 +71,8 @@ def test_several_indexes_are_served(start: Any, index_file: Path) -> None:
     with start(index_file, "--index", f"more={index_file}", modern=False) as child:
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
         told = child.ask("initialize", hello)["result"]["instructions"]
-        assert "The index index holds 3 documents" in told
-        assert "The index more holds 3 documents" in told
+        assert "The index index contains 3 documents" in told
+        assert "The index more contains 3 documents" in told
         listed = child.call("list_indexes")["structuredContent"]["indexes"]
         assert [entry["name"] for entry in listed] == ["index", "more"]
         assert child.call("fetch", id="moon.md", index="more")["structuredContent"]["title"] == "Moon"

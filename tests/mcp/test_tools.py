@@ -154,7 +154,7 @@ def test_every_passage_asked_for_is_in_the_answer(talk: Any, top_k: int) -> None
     cut = [hit["text"] for hit in hits if hit["text"].endswith("[…]")]
     assert bool(cut) == (top_k > 2)
     assert all("ships." in text for text in cut)
-    assert ("marks a cut: fetch the passage" in answer.content[0].text) == bool(cut)
+    assert ("marks a cut: fetch the chunk" in answer.content[0].text) == bool(cut)
     assert len(json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))) < 5_000
 
 
@@ -180,7 +180,7 @@ def test_a_cursor_goes_on(talk: Any) -> None:
     pages, whole, wrong = talk(conversation)
     assert pages[: len(whole)] == whole
     assert wrong.is_error
-    assert "not of this search" in wrong.content[0].text
+    assert "belongs to another search" in wrong.content[0].text
 
 
 def test_an_answer_is_as_long_as_asked(talk: Any) -> None:

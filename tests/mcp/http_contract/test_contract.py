@@ -214,7 +214,7 @@ class TestWrongRequests:
         [
             (b"", "the body is not valid JSON (line 1, column 1)"),
             (b'{"query_text": "moon"', "the body is not valid JSON (line 1, column 22)"),
-            (b'{"query_text": "moon", "top_k": NaN}', "the body holds NaN, which is not JSON"),
+            (b'{"query_text": "moon", "top_k": NaN}', "the body contains NaN, which is not JSON"),
             (b'{"query_text": "moon", "query_text": "sun"}', 'the body has the key "query_text" more than once'),
             (b'["moon"]', "the body must be a JSON object"),
             (b'{"query_text": "\xff"}', "the body is not valid UTF-8"),

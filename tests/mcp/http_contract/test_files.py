@@ -104,7 +104,7 @@ def test_a_model_that_is_down_leaves_the_former_file(served: Served, tmp_path: P
         assert last == {
             "type": "failed",
             "name": "mars.md",
-            "reason": "its passages could not be embedded: the model is down",
+            "reason": "its chunks could not be embedded: the model is down",
         }
         assert [file.read_bytes() for file in below(tmp_path / FOLDER)] == [MARS]
         assert (await events(service, "mars.md", MARS))[-1]["unchanged"] == 1
@@ -206,7 +206,7 @@ def test_a_folder_of_that_name_is_not_replaced(served: Served, tmp_path: Path) -
     async def check(service: Service) -> None:
         answer = await send(service, "notes.md", MARS)
         assert answer.status_code == 400
-        assert "notes.md is a folder" in answer.json()["errors"][0]
+        assert "must not be that of a folder, got notes.md" in answer.json()["errors"][0]
         assert below(tmp_path / FOLDER) == [kept.parent, kept]
 
     served(check, allow_writes=True)

@@ -244,7 +244,7 @@ def test_a_token_that_is_not_hashed_is_refused_and_not_repeated(line: str) -> No
     """It may be the token itself, which no log should have."""
     with pytest.raises(ConfigurationError) as caught:
         HttpSettings(tokens=(line,)).known_tokens()
-    assert "token 1 is not hashed" in str(caught.value)
+    assert "token 1 has the wrong form" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

@@ -253,7 +253,7 @@ def test_another_token_is_not(tmp_path: Path, issuer: Issuer, kind: str) -> None
                 'Bearer resource_metadata="https://docs.example/.well-known/oauth-protected-resource/mcp"'
             )
             assert answer.json()["errors"] == [
-                "this needs a valid token, sent as the header Authorization: Bearer TOKEN"
+                "the token is missing or invalid. Send the header Authorization: Bearer TOKEN"
             ]
 
     served(tmp_path, issuer, check)
@@ -372,7 +372,7 @@ def test_an_issuer_that_is_down_lets_nobody_in_and_hashed_tokens_still(tmp_path:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"oauth_issuer": "https://id.example"}, "need each other"),
+        ({"oauth_issuer": "https://id.example"}, "set both oauth_issuer and oauth_audience"),
         ({"oauth_issuer": "http://id.example", "oauth_audience": AUDIENCE}, "with https"),
         (
             {"oauth_issuer": "https://id.example", "oauth_audience": AUDIENCE, "oauth_jwks_url": "ftp://a/b"},

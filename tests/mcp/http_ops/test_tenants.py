@@ -377,6 +377,6 @@ def test_a_tenant_is_told_of_all_of_its_documents(kind: str, tmp_path: Path) -> 
             assert await listed(service, TOKENS["acme"]) == [*more, *own]
             assert await listed(service, TOKENS[None]) == [*more, *others, *own]
             told = (await called(service, TOKENS["acme"], "describe_index"))["structuredContent"]
-            assert "200 passages" in told["note"]
+            assert "200 chunks" in told["note"]
 
     asyncio.run(run())

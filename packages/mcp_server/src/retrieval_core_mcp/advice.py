@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 IN_THE_LOG = "The server's log, on its standard error, has the details."
 _NO_INDEX = (
     "There is no index yet. Make one on the machine where this server runs, with the command: retrieval index FOLDER "
-    "(and --index FILE where the server was started with one). Then ask again; the server need not be restarted."
+    "(and --index FILE if the server was started with one). Then call again; the server need not be restarted."
 )
 _UNUSABLE = (
-    "The index cannot be used: it is damaged, or does not fit this server. Make the index anew with: retrieval "
+    "The index can't be used: it is damaged, or does not fit this server. Rebuild the index with: retrieval "
     f"index FOLDER. {IN_THE_LOG}"
 )
 
@@ -46,7 +46,7 @@ def _embedder(error: errors.EmbedderMismatchError, _context: ServiceContext) -> 
         )
     return (
         f"The index was made with the embedder {error.indexed_with}, and the server is set up for "
-        f"{error.opened_with or 'none'}. Start the server with the other configuration, or make the index anew."
+        f"{error.opened_with or 'none'}. Start the server with the other configuration, or rebuild the index."
     )
 
 
@@ -60,7 +60,7 @@ def _missing(error: errors.NotFoundError, _context: ServiceContext) -> str:
 
 def _refusal(_error: Exception, context: ServiceContext) -> str:
     if context.tenant is not None:
-        return "This caller sees a part of the documents only, and so may not write. Ask who runs the server."
+        return "This caller sees only some of the documents, so it may not write. Ask who runs the server."
     return "The token of this caller lacks the scope write. Ask who runs the server for another one."
 
 
@@ -68,14 +68,14 @@ _ADVICE: tuple[tuple[type[Exception], str | Callable[[Any, ServiceContext], str]
     (errors.IndexNotReadyError, _sentence, logging.DEBUG),
     (errors.IndexNotFoundError, _NO_INDEX, logging.DEBUG),
     (errors.EmbedderMismatchError, _embedder, logging.DEBUG),
-    (errors.IndexBusyError, "Another program is writing to the index. Ask again in a moment.", logging.DEBUG),
+    (errors.IndexBusyError, "Another program is writing to the index. Try again in a moment.", logging.DEBUG),
     (errors.DimensionMismatchError, _UNUSABLE, logging.ERROR),
     (errors.StoreError, _UNUSABLE, logging.ERROR),
-    (errors.ModelNotFoundError, f"The embedding model cannot be loaded. {IN_THE_LOG}", logging.ERROR),
+    (errors.ModelNotFoundError, f"The embedding model can't be loaded. {IN_THE_LOG}", logging.ERROR),
     (errors.MissingExtraError, _message_and_log, logging.ERROR),
     (
         errors.DeadlineExceededError,
-        "The search took too long. Ask again, or for fewer results.",
+        "The search took too long. Try again, or request fewer results.",
         logging.DEBUG,
     ),
     (errors.NotFoundError, _missing, logging.DEBUG),
@@ -86,7 +86,7 @@ _ADVICE: tuple[tuple[type[Exception], str | Callable[[Any, ServiceContext], str]
 
 
 def advice_on(error: Exception, context: ServiceContext) -> str:
-    """Return what an assistant is told of an error; the log has the error itself."""
+    """Return advice on an error for an assistant. The log has the error itself."""
     for kind, advice, level in _ADVICE:
         if isinstance(error, kind):
             logger.log(level, "%s: %s", type(error).__name__, error)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MARK = " […]"
-"""Marks a cut in a passage."""
+"""Marks a cut in a text."""
 
 _WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -28,7 +28,7 @@ def clean(text: str) -> str:
 
 
 def has_lone_surrogate(value: object) -> bool:
-    """Whether a JSON value holds a lone surrogate, in a text or in a key, at any depth."""
+    """Whether a JSON value contains a lone surrogate, in a text or in a key, at any depth."""
     stack = [value]
     while stack:
         item = stack.pop()

@@ -48,4 +48,4 @@ def _sentence(name: str, path: str, *, several: bool) -> str:
     index = f"The index {in_one_line(name, LONGEST_TITLE)}" if several else "The index"
     day = f", last indexed {last[:10]}" if isinstance(last, str) else ""
     count = f"{documents:,} document{'s' * (documents != 1)}"
-    return f"{index} holds {count}{day}{f', such as {titles}' if titles else ''}."
+    return f"{index} contains {count}{day}{f', such as {titles}' if titles else ''}."

@@ -49,27 +49,27 @@ class _Prompt:
 _PROMPTS = {
     "answer_with_citations": _Prompt(
         "Answer with citations",
-        "Answer a question from the documents, with a citation behind each statement.",
-        {"question": "What is asked"},
-        "Answer this question from the indexed documents alone: {question}\n\n"
-        "Search with the tool search{where}; fetch what you need whole. Put behind each statement the source that it "
-        "is from, as the results name it. Quote the decisive words. Check each quote with verify_citation. Where the "
-        "documents do not tell, say so, and do not fill the gap from elsewhere.",
+        "Answer a question from the documents, with a citation for each statement.",
+        {"question": "The question"},
+        "Answer this question only from the indexed documents: {question}\n\n"
+        "Search with the tool search{where}; fetch what you need whole. After each statement, cite its source as "
+        "the results name it. Quote the decisive words. Check each quote with verify_citation. If the documents do "
+        "not contain the answer, say so, and do not fill the gap from elsewhere.",
     ),
     "compare": _Prompt(
         "Compare",
-        "Compare what the documents say of two things.",
+        "Compare what the documents say about two things.",
         {"first": "One thing", "second": "The other"},
-        "Compare what the indexed documents say of these two:\n1. {first}\n2. {second}\n\n"
-        "Search with the tool search{where} for each of them alone, and for both together. Answer with a table: one "
-        "row for each aspect, with the source in each cell. Say which aspects the documents tell of one alone.",
+        "Compare what the indexed documents say about these two:\n1. {first}\n2. {second}\n\n"
+        "Search with the tool search{where} for each of them separately, and for both together. Answer with a table: "
+        "one row for each aspect, with the source in each cell. Say which aspects the documents cover for only one.",
     ),
     "find_contradictions": _Prompt(
         "Find contradictions",
-        "Find statements of the documents that contradict each other.",
-        {"topic": "What they are about"},
+        "Find statements in the documents that contradict each other.",
+        {"topic": "Subject of the statements"},
         "Find statements in the indexed documents that contradict each other on: {topic}\n\n"
-        "Search with the tool search{where}, in several wordings, and read the text around a passage with "
+        "Search with the tool search{where}, in several wordings, and read the text around a chunk with "
         "get_neighbors. List each contradiction with both quotes, word for word, their sources and the days of their "
         "indexing. Say what is only a difference in time or scope. If there is none, say so.",
     ),

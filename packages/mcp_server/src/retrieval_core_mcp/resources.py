@@ -38,7 +38,7 @@ TEXT = "text/plain"
 LIST = ""
 """Stands for the address of the list in :meth:`Resources.fingerprint`."""
 Kind = Literal["chunk", "document"]
-_TEMPLATES = {"document": "A whole document, as it was read", "chunk": "A passage of a document"}
+_TEMPLATES = {"document": "A whole document, as it was read", "chunk": "A chunk of a document"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Shares:
         if free <= 0:
             raise RequestError(503, self._message, headers=self._headers)
         if caller is not None and has_share(self._taken[caller], free):
-            msg = "this token has as many requests under way as it may have; ask again in a moment"
+            msg = "this token has as many requests running as it may have. Try again in a moment"
             raise RequestError(429, msg, headers=self._headers)
         self._taken[caller] += 1
         self._tasks.add(task)

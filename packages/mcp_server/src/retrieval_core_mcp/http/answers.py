@@ -1,4 +1,4 @@
-"""Answers of the HTTP service that neither the specification nor the service functions have."""
+"""Answers that only the HTTP service has."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class _Answer(BaseModel):
 
 
 class ErrorAnswer(_Answer):
-    """Why a request has no answer."""
+    """The errors of a request."""
 
     status: Literal["error"]
     results: Annotated[tuple[()], Field(json_schema_extra={"type": "array", "maxItems": 0})] = ()
     execution: ExecutionMetadata
-    errors: Annotated[tuple[str, ...], Field(min_length=1, description="Messages, the most important first")]
-    query: Annotated[str | None, Field(description="The query as it arrived, if one did")] = None
+    errors: Annotated[tuple[str, ...], Field(min_length=1, description="Messages, most important first")]
+    query: Annotated[str | None, Field(description="The query as it was sent; not set if there was none")] = None
 
 
 class _QueryAnswer(_Answer):
@@ -46,8 +46,10 @@ class ScoredChunk(_Answer):
     """A chunk with the scores of each stage."""
 
     id: str
-    rank: Annotated[int | None, Field(ge=1, description="None if it is not among the results, however many")] = None
-    score: Annotated[float | None, Field(description="The score that it is ranked by; none without a rank")] = None
+    rank: Annotated[int | None, Field(ge=1, description="Rank from 1; not set if the query doesn't find the chunk")] = (
+        None
+    )
+    score: Annotated[float | None, Field(description="Score that it is ranked by; not set without a rank")] = None
     scores: Annotated[
         dict[str, float],
         Field(
@@ -55,12 +57,12 @@ class ScoredChunk(_Answer):
             "with the query"
         ),
     ]
-    found_by: Annotated[tuple[Origin, ...], Field(description="Searches other than the query's that found it")] = ()
-    index: Annotated[str | None, Field(description="Its index, if several were searched")] = None
+    found_by: Annotated[tuple[Origin, ...], Field(description="Searches other than the query's own that found it")] = ()
+    index: Annotated[str | None, Field(description="Name of its index, if several were searched")] = None
 
 
 class FoundChunk(ScoredChunk):
-    """A result, as it is stored."""
+    """A result with its chunk."""
 
     chunk: dict[str, Any]
     highlights: Annotated[
@@ -72,25 +74,35 @@ class FoundChunk(ScoredChunk):
 class Relevance(_Answer):
     """Whether chunks answer a query."""
 
-    value: Annotated[float | None, Field(ge=0, le=1, description="The probability; null if unknown")] = None
-    unlikely: Annotated[bool, Field(description="Whether that is so low that an answer abstains")]
+    value: Annotated[
+        float | None, Field(ge=0, le=1, description="Probability that the results answer the query; not set if unknown")
+    ] = None
+    unlikely: Annotated[bool, Field(description="Whether the probability is so low that an answer abstains")]
     unknown: Annotated[
         tuple[str, ...], Field(description="Identifiers, codes and numbers of the query that no chunk contains")
     ] = ()
     other_language: Annotated[bool, Field(description="Whether query and chunks are in different languages")] = False
-    note: Annotated[str | None, Field(description="In words; null if nothing speaks against an answer")] = None
+    note: Annotated[
+        str | None,
+        Field(description="One sentence; not set if nothing indicates that the results don't answer the query"),
+    ] = None
     explanation: str
 
 
 class ExplainAnswer(_QueryAnswer):
-    """What a search did."""
+    """The results and stages of a search."""
 
-    results: Annotated[tuple[FoundChunk, ...], Field(description="In the order of the index")]
-    relevance: Annotated[Relevance | None, Field(description="Absent if nothing indicates it")] = None
-    stages: Annotated[tuple[StageRecord, ...], Field(description="In the order in which they ended")]
-    deadline_ms: Annotated[float | None, Field(description="When all stages have to end, in ms from the start")] = None
+    results: Annotated[tuple[FoundChunk, ...], Field(description="Results, best first")]
+    relevance: Annotated[
+        Relevance | None, Field(description="Whether the results answer the query; not set if unknown")
+    ] = None
+    stages: Annotated[tuple[StageRecord, ...], Field(description="Stages, in the order in which they ended")]
+    deadline_ms: Annotated[
+        float | None,
+        Field(description="Deadline of the search, in milliseconds from its start; not set if there is none"),
+    ] = None
     expected: Annotated[ScoredChunk | None, Field(description="The expected chunk, if the query finds it")] = None
-    why: Annotated[str | None, Field(description="Why it is there or not")] = None
+    why: Annotated[str | None, Field(description="Why the expected chunk is or isn't among the results")] = None
     degraded: Annotated[tuple[Degradation, ...], Field(description="Stages that failed or fell back")]
 
 
@@ -99,30 +111,32 @@ class ChunkAnswer(_Answer):
 
     text: str
     metadata: ChunkMetadata
-    fields: Annotated[dict[str, Any], Field(description="All else that is known of it")]
+    fields: Annotated[dict[str, Any], Field(description="The other fields that filters can name")]
 
 
 class ValidationAnswer(ValidationResult):
-    """Whether a chunk is what was read, and whether its file still has it."""
+    """Whether a stored chunk equals the text of its document, and whether its file was changed."""
 
     file_changed: Annotated[
-        bool, Field(description="Whether its file was changed after it was indexed; false if it has none any more")
+        bool, Field(description="Whether the file was changed after it was indexed; false if there is none")
     ]
 
 
 class AcceptedFiles(_Answer):
-    """Files that can be sent to be indexed."""
+    """Files that can be uploaded."""
 
-    suffixes: Annotated[tuple[str, ...], Field(description="Endings of their names, in lower case with the dot")]
-    max_bytes: Annotated[int, Field(description="Largest size of each")]
+    suffixes: Annotated[tuple[str, ...], Field(description="Suffixes of their names, in lower case with the dot")]
+    max_bytes: Annotated[int, Field(description="Largest size of a file, in bytes")]
 
 
 class IndexesAnswer(_Answer):
     """All indexes of the service."""
 
     indexes: tuple[CollectionInfo, ...]
-    writable: Annotated[bool, Field(description="Whether the caller may change them")]
-    files: Annotated[AcceptedFiles | None, Field(description="Absent if the caller may not")] = None
+    writable: Annotated[bool, Field(description="Whether the caller may change the indexes")]
+    files: Annotated[
+        AcceptedFiles | None, Field(description="Files that can be uploaded; not set if the caller may not write")
+    ] = None
 
 
 class ReportCriterion(_Answer):
@@ -141,24 +155,24 @@ class ReportCase(_Answer):
     name: str
     query: str
     problems: tuple[str, ...]
-    documents: Annotated[tuple[str, ...], Field(description="IDs of the documents that were found, best first")]
+    documents: Annotated[tuple[str, ...], Field(description="IDs of the documents in the results, best first")]
 
 
 class SuiteReportAnswer(_Answer):
     """The result of the last run of a test suite."""
 
     suite: str
-    timestamp: Annotated[str, Field(description="When it began, in UTC")]
-    total: Annotated[int, Field(description="Cases that were run")]
+    timestamp: Annotated[str, Field(description="When the run began, in UTC")]
+    total: Annotated[int, Field(description="Number of cases")]
     passed: int
     skipped: int
-    means: Annotated[dict[str, float], Field(description="Over the cases that have it: recall, nDCG and MRR")]
+    means: Annotated[dict[str, float], Field(description="Means of recall, nDCG and MRR over the cases that have them")]
     criteria: tuple[ReportCriterion, ...]
-    not_passed: Annotated[tuple[ReportCase, ...], Field(description="At most 200")]
+    not_passed: Annotated[tuple[ReportCase, ...], Field(description="Cases that did not pass, at most 200")]
 
 
 class Health(_Answer):
-    """The process lives."""
+    """The state of the process."""
 
     status: Literal["ok"]
 
@@ -167,4 +181,6 @@ class Readiness(_Answer):
     """Whether every index can be searched."""
 
     status: Literal["ready", "waiting"]
-    waiting: Annotated[dict[str, str], Field(description="Errors by the name of their index")]
+    waiting: Annotated[
+        dict[str, str], Field(description="Names of errors by index, for the indexes that can't be searched")
+    ]

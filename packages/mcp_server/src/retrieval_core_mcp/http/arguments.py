@@ -46,16 +46,19 @@ class AnswerQuery(ContextQuery):
     """A question to answer from the documents."""
 
     verify: Annotated[
-        bool | None, Field(strict=True, description="Whether to check each sentence. Default: as configured")
+        bool | None,
+        Field(strict=True, description="Whether to check each sentence against its sources. Default: as configured"),
     ] = None
 
 
 class ExplainQuery(SearchQuery):
-    """A search to explain."""
+    """A query whose search is explained."""
 
     chunk_id: Annotated[
         str | None,
-        Field(strict=True, min_length=1, max_length=2_000, description="A chunk that was expected among the results"),
+        Field(
+            strict=True, min_length=1, max_length=2_000, description="ID of a chunk that you expected among the results"
+        ),
     ] = None
 
 

@@ -62,4 +62,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise RequestError(400, f"the body holds {name}, which is not JSON")
+    raise RequestError(400, f"the body contains {name}, which is not JSON")

@@ -71,7 +71,7 @@ async def list_indexes(asked: Asked, _request: object) -> ASGIApp:
 async def suite_report(asked: Asked, _request: object) -> ASGIApp:
     """Return the report of a test suite; its queries and documents are those of all."""
     if asked.context.tenant is not None:
-        raise RequestError(403, "a token of a tenant may not see what is found in all documents")
+        raise RequestError(403, "a token of a tenant may not read the report, which is about all documents")
     report = await read_suite_report(asked.served.settings.suite_report, asked.context.redact)
     return json_response(report.model_dump(mode="json"))
 
@@ -91,7 +91,7 @@ async def readiness(asked: Asked, _request: object) -> ASGIApp:
 async def metrics(asked: Asked, _request: object) -> ASGIApp:
     """Return the counters; a tenant may not see them, since everybody's queries are counted."""
     if asked.context.tenant is not None:
-        raise RequestError(403, "a token of a tenant may not see what all others do")
+        raise RequestError(403, "a token of a tenant may not read the metrics, which are about all callers")
     text = asked.served.metrics.prometheus() + asked.served.http_metrics.prometheus()
     return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 

@@ -25,9 +25,9 @@ class Call:
     """One request on its way: what an answer has to repeat, as far as it is known.
 
     Attributes:
-        condition: What every passage must pass that the caller sees; ``None`` for one who may see all.
+        condition: Filter of the chunks that the caller sees; ``None`` if it sees all of them.
         share: Names who shares places and sessions with others; ``None`` if there is only one caller.
-        query: The question as it arrived; ``None`` before the body was read.
+        query: The query as it was sent; ``None`` before the body was read.
         threshold: The valid one, 0 before it is known.
         served: The indexes that are searched, read or changed; none before they are known.
     """
@@ -48,7 +48,7 @@ class Call:
 
     @property
     def tenant(self) -> str | None:
-        """Whose passages alone may be seen; ``None`` for all."""
+        """The tenant whose chunks the caller sees; ``None`` if it sees all of them."""
         return None if self.token is None else self.token.tenant
 
     def execution(self, count: int = 0, **facts: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def json_response(content: object, status: int = 200, headers: Mapping[str, str]
 
 
 def error_content(call: Call, messages: Sequence[str]) -> dict[str, Any]:
-    """Return the body of an error; the question is in it where one arrived."""
+    """Return the body of an error, with the query if one was sent."""
     query = {} if call.query is None else {"query": call.query}
     return {**query, "status": "error", "results": [], "execution": call.execution(), "errors": list(messages)}
 

@@ -72,7 +72,7 @@ class Files:
 
         def failed(error: BaseException) -> Mapping[str, Any]:
             if isinstance(error, EmbeddingError):
-                reason = f"its passages could not be embedded: {asked.context.redact(str(error))}"
+                reason = f"its chunks could not be embedded: {asked.context.redact(str(error))}"
             elif isinstance(error, asyncio.CancelledError):
                 reason = ending().messages[0]
             else:
@@ -128,7 +128,7 @@ def _refusing_disk_errors() -> Generator[None]:
 def _create(place: Path, name: str) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.with_name(name).is_dir():
-        raise RequestError(400, f"name must be that of a file, and {in_one_line(name, 80)} is a folder")
+        raise RequestError(400, f"name must not be that of a folder, got {in_one_line(name, 80)}")
     place.touch(exist_ok=False)
 
 

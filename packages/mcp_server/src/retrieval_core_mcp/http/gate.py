@@ -172,19 +172,19 @@ class Gate:
                 if READ not in scopes:
                     raise insufficient(READ, self._oauth)
                 return token
-        msg = "this needs a valid token, sent as the header Authorization: Bearer TOKEN"
+        msg = "the token is missing or invalid. Send the header Authorization: Bearer TOKEN"
         where = "" if self._oauth is None else f' resource_metadata="{self._oauth.metadata_url}"'
         raise RequestError(401, msg, headers={"www-authenticate": f"Bearer{where}"})
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
         if _PORT.sub("", host) not in self._hosts:
-            msg = f"this service is not called {host[:200]}; RETRIEVAL_MCP__HTTP__ALLOWED_HOSTS has the names it has"
+            msg = f"this service has another name than {host[:200]}. Add the name to RETRIEVAL_MCP__HTTP__ALLOWED_HOSTS"
             raise RequestError(421, msg)
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in {*self._origins, f"http://{host}", f"https://{host}"}:
             msg = (
-                "scripts of this page may not call the service; RETRIEVAL_MCP__HTTP__ALLOWED_ORIGINS has those that may"
+                "scripts of this page may not call the service. Add its origin to RETRIEVAL_MCP__HTTP__ALLOWED_ORIGINS"
             )
             raise RequestError(403, msg)
 
@@ -215,7 +215,7 @@ def check_framing(headers: Headers) -> None:
         RequestError: It does.
     """
     if "content-length" in headers and "transfer-encoding" in headers:
-        msg = "send Content-Length or Transfer-Encoding, not Content-Length and Transfer-Encoding"
+        msg = "the request has both Content-Length and Transfer-Encoding. Send one of them"
         raise RequestError(400, msg, headers={"connection": "close"})
 
 

@@ -168,7 +168,7 @@ ROWS = (
         request=contents.IndexRequest, response=contents.FieldsResponse, function=contents.list_fields,
     ),
     Row(
-        method="GET", path="/v1/documents", name="list_documents", summary="List the documents, in parts",
+        method="GET", path="/v1/documents", name="list_documents", summary="List the documents, in pages",
         request=contents.DocumentsRequest, response=contents.DocumentsResponse, function=contents.list_documents,
     ),
     Row(
@@ -197,7 +197,7 @@ ROWS = (
         response=answers.SuiteReportAnswer, endpoint=endpoints.suite_report,
     ),
     Row(
-        method="GET", path="/healthz", name="healthz", summary="Report whether the process lives",
+        method="GET", path="/healthz", name="healthz", summary="Report whether the process is running",
         response=answers.Health, endpoint=endpoints.health,
     ),
     Row(
@@ -291,7 +291,7 @@ class Asked:
 
     def _check_writing(self) -> None:
         if not self.served.allow_writes:
-            raise RequestError(403, "this service only reads; start it with --allow-writes to write through it")
+            raise RequestError(403, "this service only reads. Start it with --allow-writes to write")
         if self.context.tenant is None and not self.context.may_write:
             raise insufficient(WRITE, OAuth.of(self.served.settings))
         self.context.check_writing()

@@ -102,12 +102,12 @@ async def pack_context(context: ServiceContext, query: ContextQuery) -> Found:
 
 
 def answer_request(query: AnswerQuery) -> searching.AnswerRequest:
-    """Return the request of the service for a question."""
+    """Return the request of the service for a query."""
     return _request(searching.AnswerRequest, query, **_budget(query), verify=query.verify)
 
 
 async def explain(context: ServiceContext, query: ExplainQuery) -> Found:
-    """Search, and say what each stage did and what became of the expected chunk.
+    """Search, and return the record of each stage and the rank of an expected chunk.
 
     Raises:
         RequestError: There are no similarities for the threshold.
@@ -116,7 +116,7 @@ async def explain(context: ServiceContext, query: ExplainQuery) -> Found:
     if query.similarity_threshold:
         await _check_vectors(context, query)
     if query.chunk_id is not None and len(query.indexes or ()) > 1:
-        msg = "a chunk is expected of one index: with chunk_id, name index and not indexes"
+        msg = f"chunk_id is of one index, got indexes {', '.join(query.indexes or ())}. Set index, not indexes."
         raise InvalidParameterError(msg)
     request = _request(
         explaining.ExplainRequest,
@@ -227,6 +227,6 @@ def _times(result: RetrievalResult, started: datetime) -> dict[str, Any]:
     if "embed" in took:
         times["query_embedded_at"] = in_utc(started + timedelta(milliseconds=took["embed"]))
     if sides := [took[side] for side in ("dense", "lexical", "hybrid") if side in took]:
-        # Both sides are searched at the same time, and what they found is read afterwards.
+        # Both searches run at the same time, and their results are read afterwards.
         times["qdrant_query_time_ms"] = round(max(sides) + took.get("fetch", 0.0))
     return times

@@ -99,11 +99,13 @@ class HttpSettings(BaseModel):
     def _oauth_is_whole(self) -> Self:
         given = (self.oauth_issuer, self.oauth_audience)
         if any(given) and not all(given):
-            msg = "oauth_issuer and oauth_audience need each other"
+            msg = "set both oauth_issuer and oauth_audience, or neither"
             raise ValueError(msg)
         for url in filter(None, (self.oauth_issuer, self.oauth_jwks_url)):
             if not is_safe_address(url):
-                msg = f"write an address with https for {url}: whoever changes keys on their way is let in"
+                msg = (
+                    f"write an address with https for {url}: otherwise, an attacker on the network can replace the keys"
+                )
                 raise ValueError(msg)
         return self
 
@@ -119,7 +121,7 @@ class HttpSettings(BaseModel):
             try:
                 found += read_tokens(self.tokens_file.read_text("utf-8").splitlines())
             except (OSError, UnicodeDecodeError) as error:
-                msg = f"the file of tokens cannot be read: {type(error).__name__}"
+                msg = f"tokens_file can't be read: {type(error).__name__}"
                 raise ConfigurationError(msg) from error
         tenants = {token.digest: token.tenant for token in found}
         if any(tenants[token.digest] != token.tenant for token in found):

@@ -51,7 +51,7 @@ def read_tokens(lines: Iterable[str]) -> tuple[BearerToken, ...]:
         if not written or written.startswith("#"):
             continue
         if (match := _LINE.fullmatch(written)) is None:
-            msg = f"token {number} is not hashed as it should be; write {FORM}"
+            msg = f"token {number} has the wrong form. Write {FORM}"
             raise ConfigurationError(msg)
         found.append(BearerToken(bytes.fromhex(match[1]), match[2]))
     return tuple(found)

@@ -24,8 +24,8 @@ DEFAULT_TOKENS = 800
 MOST_TOKENS = 100_000
 MOST_QUOTES = 5
 _KINDS = {
-    "written": "Written by a language model from the passages.",
-    "extracted": "Extracted: these are the passages' own sentences; no language model wrote them.",
+    "written": "Written by a language model from the chunks.",
+    "extracted": "Extracted: these are sentences of the documents; no language model wrote them.",
     "abstained": "Not answered.",
     "without_documents": "Written by a language model without any document: nothing could be searched.",
 }
@@ -105,7 +105,7 @@ class ContextArguments(QueryArguments, ContextRequest):
     """Arguments of the tool retrieve_context."""
 
     max_tokens: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride] - both are frozen
-        int, Field(ge=50, le=MOST_TOKENS, description="The budget of the whole context"), WHOLE
+        int, Field(ge=50, le=MOST_TOKENS, description="Token budget"), WHOLE
     ] = DEFAULT_TOKENS
 
 
@@ -125,7 +125,7 @@ class PackedContext(ToolAnswer):
     sources: list[ContextSource]
     tokens: int
     max_tokens: int
-    dropped: int = Field(description="Passages that had no room")
+    dropped: int = Field(description="Chunks that didn't fit")
     degraded: list[str]
     note: str | None = None
 
@@ -146,7 +146,7 @@ class PackedContext(ToolAnswer):
     def render(self) -> str:
         """Return the notes and the context."""
         lines = [f"Note: {line}" for line in self.degraded]
-        lines += [do_not_follow(f"passage {each.number}", each.signs) for each in self.sources if each.signs]
+        lines += [do_not_follow(f"chunk {each.number}", each.signs) for each in self.sources if each.signs]
         if self.context:
             return "\n\n".join([*([self.note] if self.note else []), *lines, self.context])
         is_whole = all(line.startswith("filter: ") for line in self.degraded)

@@ -43,7 +43,7 @@ def read_arguments(tool: DeclaredTool, given: Mapping[str, Any], names: Sequence
     broken = [key for key, value in arguments.items() if has_lone_surrogate(key) or has_lone_surrogate(value)]
     if broken:
         keys = ", ".join(in_one_line(key, 60) for key in broken[:10])
-        msg = f"{keys}: the text holds half of a surrogate pair, which is no character. Send it without that half."
+        msg = f"{keys}: the text contains half of a surrogate pair, which is no character. Send it without that half."
         raise ToolFailure(msg)
     problems = [_unknown(tool.name, name, names) for name in arguments if name not in tool.arguments]
     known = {name: value for name, value in arguments.items() if name in tool.arguments}
@@ -60,7 +60,7 @@ def read_arguments(tool: DeclaredTool, given: Mapping[str, Any], names: Sequence
 
 
 _EMPTY = {
-    "query": "query: it is empty. Give a question in plain language.",
+    "query": "query: it is empty. Write a query in plain language.",
     "quote": "quote: it is empty. Give the words of the document.",
 }
 

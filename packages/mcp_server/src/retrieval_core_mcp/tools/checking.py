@@ -28,15 +28,15 @@ class CitationArguments(QuoteRequest):
 
 
 _TOLD: dict[tuple[str, str | None], str] = {
-    ("exact", "passage"): "The passage contains the quote, word for word.",
-    ("exact", "document"): "The document contains the quote, word for word, but this passage does not.",
-    ("equivalent", "passage"): "The passage contains the words of the quote, written like this:",
+    ("exact", "passage"): "The chunk contains the quote, word for word.",
+    ("exact", "document"): "The document contains the quote, word for word, but this chunk doesn't.",
+    ("equivalent", "passage"): "The chunk contains the words of the quote, written like this:",
     (
         "equivalent",
         "document",
-    ): "The document, but not this passage, contains the words of the quote, written like this:",
-    ("not_found", None): "Neither the passage nor its document contains the quote. The passage begins with:",
-    ("gone", None): "There is no passage with this id any more.",
+    ): "The document, but not this chunk, contains the words of the quote, written like this:",
+    ("not_found", None): "Neither the chunk nor its document contains the quote. The chunk begins with:",
+    ("gone", None): "There is no longer a chunk with this id.",
 }
 
 
@@ -65,12 +65,12 @@ class CitationAnswer(ToolAnswer):
     """Whether a quote is where it should be."""
 
     verdict: Literal["exact", "equivalent", "not_found", "gone"] = Field(
-        description="equivalent: in other typography or markup, or with marked omissions; gone: no such passage"
+        description="equivalent: in other typography or markup, or with marked omissions; gone: no such chunk"
     )
     where: Literal["passage", "document"] | None = None
     file_changed: bool | None = None
     place: str | None = None
-    text: str | None = Field(default=None, description="What stands there")
+    text: str | None = Field(default=None, description="The words as they are written there")
     offset: int | None = None
 
     @classmethod
@@ -93,5 +93,5 @@ class CitationAnswer(ToolAnswer):
         """Return the verdict in a sentence, with the words."""
         lines = [_TOLD[self.verdict, self.where]]
         if self.file_changed:
-            lines.append("The file was changed after it was indexed, and says something else now.")
+            lines.append("The file was changed after it was indexed, and may contain something else now.")
         return "\n".join([*lines, *(part for part in (self.place, self.text) if part)])

@@ -26,7 +26,7 @@ _MOST_STAGES = 30
 class ExplainArguments(QueryArguments, Sized, ExplainRequest):
     """Arguments of the tool explain."""
 
-    id: Annotated[Id | None, Field(description="ID of a chunk that was expected")] = None
+    id: Annotated[Id | None, Field(description="ID of a chunk that you expected")] = None
     top_k: TopK | None = None
     mode: Mode | None = None
 
@@ -46,8 +46,8 @@ class ScoredPassage(AnswerPart):
 
     id: str
     rank: int | None = None
-    scores: dict[str, int | float] = Field(description="Of each stage; ranks count from 1")
-    found_by: list[str] | None = Field(default=None, description="Searches beside the question's own")
+    scores: dict[str, int | float] = Field(description="Scores of each stage; ranks count from 1")
+    found_by: list[str] | None = Field(default=None, description="Searches beside the query's own")
 
 
 class ExplainAnswer(ToolAnswer):

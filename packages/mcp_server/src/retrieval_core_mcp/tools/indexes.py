@@ -24,7 +24,7 @@ MOST_INDEXES = 50
 MOST_EXAMPLES = 5
 _NOTE = (
     "Operators of filters: $eq $ne $in $nin $gt $gte $lt $lte $contains $text $glob $exists $and $or $not. section is "
-    "one heading, page a number. Every passage also has document_id and timestamp (when it was indexed, ISO 8601)."
+    "one heading, page a number. Every chunk also has document_id and timestamp (when it was indexed, ISO 8601)."
 )
 
 
@@ -47,7 +47,7 @@ class ListedIndex(AnswerPart):
     description: str | None = None
     documents: int | None = None
     passages: int | None = None
-    problem: str | None = Field(default=None, description="Why it cannot be searched")
+    problem: str | None = Field(default=None, description="Why the index can't be read")
 
 
 class ListAnswer(ToolAnswer):
@@ -102,7 +102,7 @@ class DescribeAnswer(ToolAnswer):
     indexed_first: str | None = None
     indexed_last: str | None = None
     fields: Annotated[list[DescribedField], Shrink()]
-    sources: Annotated[list[str], Shrink(), Field(description="Some of them")]
+    sources: Annotated[list[str], Shrink(), Field(description="Some of the documents")]
     note: str
 
     @classmethod
@@ -130,7 +130,7 @@ class DescribeAnswer(ToolAnswer):
                 for field in response.fields
             ],
             sources=[in_one_line(source, LONGEST_NAME) for source in response.sources],
-            note=f"{_NOTE} Examples, ranges and dates are of {response.sampled} passages.",
+            note=f"{_NOTE} Examples, ranges and dates come from a sample of {response.sampled} chunks.",
         )
 
     def render(self) -> str:
@@ -146,7 +146,7 @@ class DescribeAnswer(ToolAnswer):
 
 
 def _heading(entry: ListedIndex | DescribeAnswer, problem: str | None = None) -> str:
-    counted = ((entry.documents, "documents"), (entry.passages, "passages"))
+    counted = ((entry.documents, "documents"), (entry.passages, "chunks"))
     amounts = ", ".join(f"{count:,} {what}" for count, what in counted if count is not None)
     return ": ".join(filter(None, (entry.name, problem or amounts, entry.description)))
 
@@ -154,7 +154,7 @@ def _heading(entry: ListedIndex | DescribeAnswer, problem: str | None = None) ->
 def _field_line(field: DescribedField) -> str:
     told: Sequence[str] = [
         "/".join(field.types),
-        f"{field.passages:,} passages" if field.passages is not None else "",
+        f"{field.passages:,} chunks" if field.passages is not None else "",
         "" if field.min is None or field.max is None else f"{_end(field.min)} to {_end(field.max)}",
         f"such as {', '.join(str(value) for value in field.examples)}" if field.examples else "",
     ]

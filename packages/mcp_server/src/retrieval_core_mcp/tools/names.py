@@ -1,4 +1,4 @@
-"""How answers name passages and documents."""
+"""Names of chunks and documents in answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_short(name: str) -> bool:
 
 
 def place_of(chunk: Chunk) -> str:
-    """Return where a passage is from, as one line that holds its id once.
+    """Return the origin of a chunk as one line that contains its ID once.
 
     Such as ``Doc: guide.pdf#12 | Page: 3-4 | Section: Setup > Linux`` where the id begins with the document's, and
     otherwise with ``(id: …)`` at its end.
@@ -48,12 +48,12 @@ def place_of(chunk: Chunk) -> str:
 
 
 def has_own_document(chunk: Chunk) -> bool:
-    """Whether a passage's id tells its document's: ``<document id>#<number>``."""
+    """Whether a chunk's ID begins with its document's: ``<document id>#<number>``."""
     return chunk.id.rpartition("#")[0] == chunk.document_id
 
 
 def section_of(chunk: Chunk) -> str | None:
-    """Return the headings above a passage, outermost first, joined by ``>``."""
+    """Return the headings above a chunk, outermost first, joined by ``>``."""
     return in_one_line(" > ".join(chunk.section_path), LONGEST_NAME) or None
 
 
@@ -63,12 +63,12 @@ def page_of(pages: PageSpan | None) -> str | None:
 
 
 def title_of(chunk: Chunk) -> str:
-    """Return a passage's title, else its headings or its source."""
+    """Return the title of a chunk, else its headings or its source."""
     return in_one_line(chunk.title or " > ".join(chunk.section_path) or chunk.source or chunk.id, LONGEST_NAME)
 
 
 def web_address(source: str | None, metadata: Mapping[str, Any]) -> str | None:
-    """Return the address that a document has of its own: in its metadata, or as its source."""
+    """Return the web address of a document, from its metadata or its source; ``None`` if it has none."""
     for given in (*(metadata.get(name) for name in URL_FIELDS), source):
         if isinstance(given, str) and _WEB_ADDRESS.fullmatch(given) and is_short(given):
             return given

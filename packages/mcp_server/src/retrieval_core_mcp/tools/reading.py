@@ -107,7 +107,7 @@ class Neighbor(AnswerPart):
     """A chunk beside another one, or that one itself."""
 
     id: str
-    position: int = Field(description="-1 for the one before the passage asked for")
+    position: int = Field(description="0 for the given chunk, -1 for the one before it")
     text: Annotated[str, Shrink()]
     section: str | None = None
     page: str | None = None

@@ -11,8 +11,8 @@ TOOLS = (
     DeclaredTool(
         "search",
         "Search the documents",
-        "Search the indexed documents for passages that answer a question, {how}. Returns passages with their sources, "
-        "best first. {when} Ask in plain language.",
+        "Search the indexed documents for chunks that answer a query, {how}. Returns chunks with their sources, best "
+        "first. {when} Write the query in plain language.",
         "retrieval_core_mcp.tools.search:SearchArguments",
         ("query", "filters", "max_characters", "top_k", "mode", "cursor"),
         "retrieval_core_mcp.tools.search:find",
@@ -20,7 +20,7 @@ TOOLS = (
     ),
     DeclaredTool(
         "fetch",
-        "Read a passage or document",
+        "Read a chunk or document",
         "Read one chunk or one whole document by its id. A long text comes in parts: pass next_offset as offset to "
         "read the next part.",
         "retrieval_core_mcp.tools.reading:FetchArguments",
@@ -31,8 +31,8 @@ TOOLS = (
     DeclaredTool(
         "retrieve_context",
         "Get context within a token budget",
-        "Get the passages that answer a question, with the text around them, as one text of at most max_tokens with "
-        "numbered sources; for writing an answer from them.",
+        "Get the chunks that answer a query, with the text around them, as one text of at most max_tokens tokens with "
+        "numbered sources, to write an answer from.",
         "retrieval_core_mcp.tools.answering:ContextArguments",
         ("query", "filters", "max_tokens"),
         "retrieval_core.service.searching:pack_context",
@@ -40,8 +40,8 @@ TOOLS = (
     ),
     DeclaredTool(
         "get_neighbors",
-        "Read the passages around a result",
-        "Read the passages before and after a search result in its document.",
+        "Read the chunks around a result",
+        "Read the chunks before and after a search result in its document.",
         "retrieval_core_mcp.tools.reading:NeighborsArguments",
         ("id", "max_characters", "before", "after"),
         "retrieval_core.service.reading:read_neighbors",
@@ -50,8 +50,7 @@ TOOLS = (
     DeclaredTool(
         "explain",
         "Explain a search",
-        "Explain a search: the scores of each stage and, given an id, why that passage was found or not. For "
-        "debugging.",
+        "Explain a search: the scores of each stage and, given an id, why that chunk was found or not. For debugging.",
         "retrieval_core_mcp.tools.explaining:ExplainArguments",
         ("query", "filters", "max_characters", "id", "top_k", "mode"),
         "retrieval_core.service.explaining:explain",
@@ -60,7 +59,7 @@ TOOLS = (
     DeclaredTool(
         "list_indexes",
         "List the indexes",
-        "List what can be searched here, and how much each index holds.",
+        "List the indexes that you can search, with the number of documents and chunks in each.",
         "retrieval_core.service.contents:IndexesRequest",
         (),
         "retrieval_core_mcp.tools.indexes:list_indexes",
@@ -78,7 +77,7 @@ TOOLS = (
     DeclaredTool(
         "verify_citation",
         "Check a quote",
-        "Check whether a passage or its document contains a quote, and if its file was changed since.",
+        "Check whether a chunk or its document contains a quote, and if its file was changed since.",
         "retrieval_core_mcp.tools.checking:CitationArguments",
         ("id", "quote"),
         "retrieval_core_mcp.tools.checking:check_quote",
@@ -87,7 +86,7 @@ TOOLS = (
     DeclaredTool(
         "answer",
         "Answer a question",
-        "Answer a question from the documents, with a quote behind each sentence. If the documents don't contain the "
+        "Answer a question from the documents, with a quote for each sentence. If the documents don't contain the "
         "answer, it says so. kind is extracted, or written if a language model wrote it.",
         "retrieval_core_mcp.tools.answering:AnswerArguments",
         ("query", "filters", "max_characters"),
@@ -97,7 +96,7 @@ TOOLS = (
     DeclaredTool(
         "index_path",
         "Index a file or folder",
-        "Bring the index in step with a file or folder on the server's machine: new, changed and removed files.",
+        "Update the index from a file or folder on the server's machine: new, changed and deleted files.",
         "retrieval_core_mcp.tools.writing:IndexArguments",
         ("path",),
         "retrieval_core.service.writing:ingest",

@@ -1,8 +1,8 @@
-"""Signs that a passage is addressed to a model, or hides something from its readers.
+"""Signs that a chunk is addressed to a model, or hides something from its readers.
 
-They are told beside the passage, which stays as it is: whoever reads it is warned, and nothing is lost where the sign
-is wrong. A passage without them may be such a one all the same: of 15 hijacking prompts of a public list (Giskard's)
-they find 12. Of 47,765 documents of eight collections, which have none, they are told of none.
+They are reported beside the chunk, whose text stays the same: readers are warned, and a wrong sign does no harm.
+A chunk without signs can still be an attack: they find 12 of 15 hijacking prompts of a public list (Giskard's). They
+raise no false alarm in 47,765 documents of eight collections.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WORDS = (
 
 
 def signs_in(text: str) -> list[str]:
-    """Return what is to be said of a passage beside its text; mostly nothing. It takes time linear in the text."""
+    """Return the signs in the text of a chunk, mostly none. The time is linear in the length of the text."""
     found: list[str] = []
     if not text.isascii() and _HIDING.search(text):
         found.append(HIDDEN)

@@ -26,9 +26,9 @@ Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="ID o
 class QueryArguments(ServiceModel):
     """Arguments of a tool that searches."""
 
-    filters: Annotated[dict[str, Any] | None, Field(description='As {"year": {"$gte": 2020}}; see describe_index')] = (
-        None
-    )
+    filters: Annotated[
+        dict[str, Any] | None, Field(description='Such as {"year": {"$gte": 2020}}; see describe_index')
+    ] = None
 
 
 class Sized(ServiceModel):

@@ -1,4 +1,4 @@
-"""Sentences that several tools say of a search."""
+"""Sentences about a search that several tools use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_REASONS = 4
 FIELDS = frozenset({"id", "document_id", "chunk_index", "page", "section", "parent_id", "title", "source", "timestamp"})
-"""Fields of every passage, besides its own metadata."""
+"""Fields of every chunk, besides its metadata."""
 LONGEST_FIELD_LIST = 5
 
 
@@ -24,7 +24,7 @@ def degraded_lines(degraded: Sequence[Degradation], limit: int) -> list[str]:
 
 
 def advice(filters: Mapping[str, Any]) -> str:
-    """Return the advice where nothing was found; a filter on a field that no passage has is no error."""
+    """Return advice for a search without results. A filter on a field that no chunk has is no error."""
     if not filters:
         return "Try other words."
     own = [name for name in dict.fromkeys(_fields_of(filters)) if name not in FIELDS]
@@ -32,8 +32,8 @@ def advice(filters: Mapping[str, Any]) -> str:
         return "Try other words, or without the filter; its values must be those of the documents, exactly."
     named = ", ".join(in_one_line(name, 60) for name in own[:LONGEST_FIELD_LIST])
     return (
-        f"Try other words, or without the filter. It asks for {named}, which passages have only where their own "
-        "metadata does, in this spelling; describe_index lists all fields. Every passage can be filtered by source, "
+        f"Try other words, or without the filter. It uses {named}, which a chunk has only if its metadata "
+        "has it, in this spelling; describe_index lists all fields. Every chunk can be filtered by source, "
         "document_id, title, section, page and timestamp."
     )
 

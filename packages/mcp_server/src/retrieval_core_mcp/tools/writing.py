@@ -24,7 +24,7 @@ MOST_FAILURES = 20
 class IndexArguments(IngestRequest):
     """Arguments of the tool index_path."""
 
-    path: Annotated[Id, Field(description="A file or folder")]
+    path: Annotated[Id, Field(description="File or folder")]
 
 
 class IndexedAnswer(ToolAnswer):
@@ -34,12 +34,12 @@ class IndexedAnswer(ToolAnswer):
     updated: int
     unchanged: int
     removed: int
-    documents: int = Field(description="In the index now")
+    documents: int = Field(description="In the index after the run")
     passages: int
     failed: Annotated[list[FailedFile], Shrink()]
     notes: Annotated[list[NotedFile], Shrink(), Field(description="Warnings, such as a guessed encoding")]
     empty: int = Field(0, description="Empty files")
-    skipped_types: dict[str, int] = Field({}, description="Files of types that are not read, by suffix")
+    skipped_types: dict[str, int] = Field({}, description="Skipped files, by suffix")
     _counts: tuple[int, int] = PrivateAttr()
 
     @classmethod
@@ -70,12 +70,12 @@ class IndexedAnswer(ToolAnswer):
     def render(self) -> str:
         """Return the counts, and a line for each file with a problem."""
         counts = ", ".join(f"{getattr(self, name):,} {name}" for name in ("added", "updated", "unchanged", "removed"))
-        lines = [f"{counts}; the index holds {self.documents:,} documents, {self.passages:,} passages."]
+        lines = [f"{counts}; the index contains {self.documents:,} documents, {self.passages:,} chunks."]
         if self.empty:
             lines.append(f"{self.empty:,} file{'s are' if self.empty > 1 else ' is'} empty.")
         if self.skipped_types:
             each = ", ".join(f"{count:,} {suffix or 'without suffix'}" for suffix, count in self.skipped_types.items())
-            lines.append(f"Skipped, since files of these types are not read: {in_one_line(each, 300)}.")
+            lines.append(f"Skipped, because files of these types can't be read: {in_one_line(each, 300)}.")
         failed, notes = self._counts
         if failed:
             lines.append(f"{failed:,} could not be read:")
@@ -121,4 +121,4 @@ class RemovedDocument(ToolAnswer):
     def render(self) -> str:
         """Return a sentence."""
         removed = self.removed_passages
-        return f"Removed {shown(self._id)} with {removed:,} passage{'s' * (removed != 1)}."
+        return f"Removed {shown(self._id)} with {removed:,} chunk{'s' * (removed != 1)}."

@@ -47,7 +47,7 @@ class ReadRequest(ServiceModel):
 
     id: Annotated[Id, Field(description="ID of a search result or document")]
     index: IndexName = None
-    around: Annotated[NeighborCount, Field(description="Number of chunks before and after it to add to a chunk")] = 0
+    around: Annotated[NeighborCount, Field(description="Chunks to add before and after a chunk")] = 0
 
 
 class NeighborsRequest(ChunkRequest):

@@ -45,7 +45,7 @@ MOST_INDEXES = 32
 class Query(ServiceModel):
     """A query to one or several indexes."""
 
-    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY, description="Query, in plain language")]
+    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY, description="In plain language")]
     filters: Annotated[
         dict[str, Any] | None,
         Field(description='Filter, such as {"year": {"$gte": 2020}}'),
