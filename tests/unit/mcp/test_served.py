@@ -17,7 +17,7 @@ from retrieval_core.config import RetrievalConfig
 from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core_mcp import ServerSettings, create_server
+from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
 from retrieval_core_mcp.peek import peek
 from retrieval_core_mcp.tools.calling import Tools
 
@@ -110,3 +110,21 @@ def test_an_error_that_nobody_foresaw_is_an_answer_without_internals(config: Ret
     answer = one(ServedIndexes(ServedIndex("notes", config, open_index=broken)), "fetch", id="secret")
     assert answer.is_error
     assert answer.content[0].text.startswith("Something went wrong inside the server.")
+
+
+def test_indexes_with_equal_settings_of_the_embedder_load_one_model(config: RetrievalConfig, tmp_path: Path) -> None:
+    """Also if they are opened at the same time, as a server over stdio does."""
+    places = [str(tmp_path / "a.db"), str(tmp_path / "b.db"), str(tmp_path / "c.db")]
+    fake = config.embedder.model_copy(update={"kind": "retrieval_core.testing.fakes:FakeEmbedder"})
+    settings = ServerSettings(retrieval=config.model_copy(update={"embedder": fake}))
+    opens = partial(open_index, token_counter=words)
+
+    async def opened() -> set[int]:
+        indexes = serve_indexes(settings, places, open_index=opens)
+        for each in indexes:
+            each.start()
+        embedders = {id((await each.index()).embedder) for each in indexes}
+        await indexes.aclose()
+        return embedders
+
+    assert len(asyncio.run(opened())) == 1

@@ -323,7 +323,7 @@ class Ingester:
             StoreError: The index cannot be read.
         """
         await self.read_locations()
-        return await self._pool.run(self.newer_files_now, written)
+        return await self._pool.run(self.newer_files_now, written) if written else frozenset()
 
     def newer_files_now(self, written: Mapping[str, datetime]) -> frozenset[str]:
         """Do what :meth:`newer_files` does, blocking, with the locations that :meth:`read_locations` has read."""

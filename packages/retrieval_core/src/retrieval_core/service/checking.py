@@ -108,11 +108,9 @@ async def validate_chunk(context: ServiceContext, request: ChunkRequest) -> Vali
 
 async def changed_since(context: ServiceContext, name: str | None, chunks: Iterable[Chunk]) -> frozenset[str]:
     """Return the IDs of chunks whose files were changed after they were indexed; none if that is unknown."""
-    index, chunks = await context.index(name).index(), tuple(chunks)
+    index = await context.index(name).index()
     with suppress(RetrievalError):
-        await index.aedited_since(())  # reads where the files are, if that has changed
-        if await asyncio.to_thread(index.may_be_edited, chunks):  # mostly not, which is known much sooner
-            return await index.aedited_since(chunks)
+        return await index.aedited_since(chunks)
     return frozenset()
 
 

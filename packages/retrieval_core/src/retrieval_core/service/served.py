@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.errors import InvalidParameterError, NotFoundError, RetrievalError
@@ -88,35 +89,48 @@ class ServedIndex:
         self._opened: Index | None = None
         self._analyzer: Analyzer | None = None
         self._loading: LoadingEmbedder | None = None
+        self._like: ServedIndex | None = None
+        self._lock = Lock()
         self._opening: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._kept: dict[tuple[object, Filter | None], tuple[str, Any]] = {}
         self._has_waited = False
 
-    def open(self, shared: Embedder | None = None) -> Index:
+    def open(self) -> Index:
         """Open the index now. Opening twice is fine.
-
-        Args:
-            shared: The embedder of another index, to use instead of the configured one.
 
         Raises:
             ConfigurationError: As of :func:`retrieval_core.open_index`.
         """
         if self._opened is None:
-            from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - slow to import
-
-            embedder = self._embedder or shared or preloaded_embedder(self.config)
-            from retrieval_core.index.open import open_index  # noqa: PLC0415 - likewise, while the model loads
+            embedder = self._model()
+            from retrieval_core.index.open import open_index  # noqa: PLC0415 - slow to import, while the model loads
             from retrieval_core.run.observe import SeveralObservers  # noqa: PLC0415 - likewise
-            from retrieval_core.service.loading import LoadingEmbedder  # noqa: PLC0415 - likewise
 
-            if embedder is not None and not isinstance(embedder, LoadingEmbedder):  # another index may share it
-                embedder = LoadingEmbedder(embedder, self._wait_seconds, self._clock)
-            self._loading = embedder
             observers = [StageListener()] if self._observer is None else [StageListener(), self._observer]
             made = self._open_index or open_index
             self._opened = made(config=self.config, embedder=embedder, observer=SeveralObservers(*observers))
         return self._opened
+
+    def share_model(self, other: ServedIndex) -> None:
+        """Use the embedder of another index, if this one has none of its own and theirs have equal settings."""
+        if self._embedder is None and self.config.embedder == other.config.embedder:
+            self._like = other
+
+    def _model(self) -> LoadingEmbedder | None:
+        """Return the embedder, which begins to load. Several threads may open indexes that share it."""
+        with self._lock:
+            if self._loading is None and self._like is not None:
+                self._loading = self._like._model()  # noqa: SLF001 - of the same class
+            elif self._loading is None:
+                from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - slow to import
+
+                embedder = self._embedder or preloaded_embedder(self.config)
+                from retrieval_core.service.loading import LoadingEmbedder  # noqa: PLC0415 - while the model loads
+
+                if embedder is not None:
+                    self._loading = LoadingEmbedder(embedder, self._wait_seconds, self._clock)
+            return self._loading
 
     def start(self) -> None:
         """Begin to open the index and to load its model, in the background. Starting twice is fine.
@@ -258,6 +272,8 @@ class ServedIndex:
 class ServedIndexes:
     """All indexes of a service, by name. Requests that name none are for the first one.
 
+    Those with equal settings of the embedder share the one of the first of them, so that a model is loaded once.
+
     Args:
         observer: Receives the events of each query to several indexes.
     """
@@ -268,6 +284,9 @@ class ServedIndexes:
         self._observer = observer
         self._joined: FederatedIndex | None = None
         self._turns: dict[Path, asyncio.Lock] = {}
+        for at, served in enumerate(indexes):
+            for other in reversed(indexes[:at]):
+                served.share_model(other)
 
     def __iter__(self) -> Iterator[ServedIndex]:
         return iter(self._by_name.values())
@@ -292,16 +311,13 @@ class ServedIndexes:
         return served
 
     def open(self) -> None:
-        """Open all indexes now. Those with equal settings of the embedder share the one of the first.
+        """Open all indexes now.
 
         Raises:
             ConfigurationError: As of :func:`retrieval_core.open_index`.
         """
-        opened: list[Index] = []
         for served in self:
-            wanted = served.config.embedder
-            shared = next((index.embedder for index in opened if index.config.embedder == wanted), None)
-            opened.append(served.open(shared))
+            served.open()
 
     async def join(self, names: Iterable[str]) -> FederatedIndex:
         """Return one index that searches several. Pass their names to each query.
