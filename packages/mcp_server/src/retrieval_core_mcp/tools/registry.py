@@ -31,8 +31,8 @@ TOOLS = (
     DeclaredTool(
         "retrieve_context",
         "Get context within a token budget",
-        "Get the chunks that answer a query, with the text around them, as one text of at most max_tokens tokens with "
-        "numbered sources, to write an answer from.",
+        "Get the chunks that answer a query, as one text of at most max_tokens tokens. It has the text around them and "
+        "numbered sources.",
         "retrieval_core_mcp.tools.answering:ContextArguments",
         ("query", "filters", "max_tokens"),
         "retrieval_core.service.searching:pack_context",
