@@ -328,26 +328,27 @@ def test_what_is_blank_to_the_schema_is_blank_to_the_model() -> None:
 def test_bounds_are_in_the_schema() -> None:
     """Whoever makes a form or a client from it finds them; and answers have the same schema as they are written."""
     fields = SearchQuery.model_json_schema()["properties"]
-    assert fields["query_text"] | {"title": ""} == {
+    beside = {"title": "", "description": ""}
+    assert fields["query_text"] | beside == {
         "type": "string",
         "minLength": 1,
         "maxLength": 10_000,
         "pattern": NOT_BLANK,
-        "title": "",
+        **beside,
     }
-    assert fields["top_k"] | {"title": ""} == {
+    assert fields["top_k"] | beside == {
         "type": "integer",
         "minimum": 1,
         "maximum": 1000,
         "default": 5,
-        "title": "",
+        **beside,
     }
-    assert fields["similarity_threshold"] | {"title": ""} == {
+    assert fields["similarity_threshold"] | beside == {
         "type": "number",
         "minimum": 0.0,
         "exclusiveMaximum": 1.0,
         "default": 0.0,
-        "title": "",
+        **beside,
     }
     for model in TABLES:
         read, written = (model.model_json_schema(mode=mode) for mode in ("validation", "serialization"))

@@ -115,7 +115,7 @@ class _Model(BaseModel):
 class SearchQuery(_Model):
     """A question to the service. All fields below ``similarity_threshold`` are beyond the file."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=False)
+    model_config = ConfigDict(extra="forbid")
     left_out = frozenset({"index", "indexes", "filters", "history", "mode", "explain", "allow_degraded"})
 
     query_text: Annotated[
