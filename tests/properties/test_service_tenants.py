@@ -58,6 +58,7 @@ class Calls:
             self.documents,
             lambda: (checking.verify_quote, checking.QuoteRequest(id=self.name(), quote=self.one(WORDS))),
             lambda: (checking.validate_chunk, reading.ChunkRequest(id=self.id())),
+            lambda: (checking.check_integrity, checking.IntegrityRequest(sample=1, repair=self.one((False, True)))),
             lambda: (writing.remove, writing.RemoveRequest(ids=(self.name(),))),
             lambda: (writing.ingest, writing.IngestRequest(path="files")),
             lambda: (

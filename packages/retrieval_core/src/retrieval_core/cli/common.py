@@ -29,7 +29,7 @@ from retrieval_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.index.federated import FederatedIndex
@@ -367,7 +367,7 @@ def _only_one(_context: click.Context, _parameter: click.Parameter, values: tupl
 
 def call_service(
     given: Given,
-    function: Callable[[ServiceContext, _Request], Awaitable[_Response]],
+    function: Callable[[ServiceContext, _Request], Coroutine[Any, Any, _Response]],
     request: type[_Request],
     **arguments: Any,
 ) -> _Response:
@@ -379,27 +379,20 @@ def call_service(
     Raises:
         InvalidParameterError: The request refuses an argument.
     """
-    import asyncio  # noqa: PLC0415 - help and completion need none of this
-
-    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic import ValidationError  # noqa: PLC0415 - help and completion need none of this
 
     from retrieval_core.config.base import problems_of  # noqa: PLC0415
-    from retrieval_core.service.served import ServedIndex, ServedIndexes  # noqa: PLC0415
+    from retrieval_core.index.open import open_index  # noqa: PLC0415
+    from retrieval_core.service.served import OpenedIndex, ServedIndexes  # noqa: PLC0415
     from retrieval_core.service.service_context import ServiceContext  # noqa: PLC0415
 
     try:
         asked = request(**arguments)
     except ValidationError as error:
         raise InvalidParameterError("; ".join(problems_of(error, secrets=()))) from None
-
-    async def call() -> _Response:
-        indexes = ServedIndexes(ServedIndex("index", given.config()))
-        try:
-            return await function(ServiceContext(indexes), asked)
-        finally:
-            await indexes.aclose()
-
-    return asyncio.run(call())
+    with open_index(config=given.config()) as index:
+        context = ServiceContext(ServedIndexes(OpenedIndex(index)), may_write=True, is_local=True)
+        return index.sync.run(function(context, asked), None)
 
 
 def exit_code(error: Exception) -> int:

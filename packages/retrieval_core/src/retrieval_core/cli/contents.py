@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import count, format_footer, index_options, print_json, print_table, say, warn
+from retrieval_core.cli.common import (
+    call_service,
+    count,
+    format_footer,
+    index_options,
+    print_json,
+    print_table,
+    say,
+    warn,
+)
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import InvalidParameterError
 
@@ -17,7 +26,8 @@ if TYPE_CHECKING:
 
     from retrieval_core.cli.common import Given
     from retrieval_core.ports import FieldInfo
-    from retrieval_core.types import DocumentInfo, IntegrityReport
+    from retrieval_core.service.checking import IntegrityResponse
+    from retrieval_core.types import DocumentInfo
     from retrieval_core.types.filters import Filter
 
 MOST_FIELDS = 200
@@ -104,28 +114,26 @@ def verify_command(*, sample: int | None, seed: int | None, repair: bool, given:
     It verifies text, fields, vectors and postings of each chunk, and files that changed. Exit codes: 0 no differences,
     1 differences, 2 no differences, but some chunks can't be verified.
     """
-    from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.index.serialization import integrity_to_json  # noqa: PLC0415
+    from retrieval_core.service.checking import IntegrityRequest, check_integrity  # noqa: PLC0415 - help needs none
 
-    with open_index(config=given.config()) as index:
-        report = index.check_integrity(sample=sample, seed=seed, repair=repair)
+    report = call_service(given, check_integrity, IntegrityRequest, sample=sample, seed=seed, repair=repair)
     if given.as_json:
-        print_json(integrity_to_json(report))
+        print_json(report.model_dump(mode="json"))
     else:
         _print_integrity(report)
     if code := {"clean": 0, "mismatch": FAILURE, "unverifiable": UNVERIFIABLE}[report.verdict]:
         raise SystemExit(code)
 
 
-def _print_integrity(report: IntegrityReport) -> None:
+def _print_integrity(report: IntegrityResponse) -> None:
     """Print the differences between an index and its originals, and a line with the counts."""
     for chunk in report.mismatches:
-        say(f"✗ {chunk.chunk_id}: {chunk.mismatch_details}", fg="red")
+        say(f"✗ {chunk.chunk_id}: {chunk.details}", fg="red")
     for document in report.differences:
         name = document.document_id or document.source
-        told = f"✗ {name}: {document.problem}" if name else f"✗ {document.problem}"
-        if (parted := document.difference) is not None:
-            told += f"; first difference at byte {parted.first} ({parted.stored_bytes} vs {parted.original_bytes})"
+        told = f"✗ {name}: {document.details}" if name else f"✗ {document.details}"
+        if (first := document.first_difference) is not None:
+            told += f"; first difference at byte {first} ({document.stored_bytes} vs {document.original_bytes})"
         say(told, fg="red")
     if report.unverifiable:
         warn(f"{count(report.unverifiable, 'chunk')} not verifiable: neither the text nor the file is available")

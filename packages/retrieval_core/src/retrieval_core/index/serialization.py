@@ -29,10 +29,8 @@ if TYPE_CHECKING:
         CitationCheck,
         ContextPack,
         Hit,
-        IntegrityReport,
         Relevance,
         RetrievalResult,
-        TextDifference,
     )
 
 _CHUNK = (
@@ -120,46 +118,6 @@ def report_to_json(report: IndexReport) -> dict[str, Any]:
             del told[name]
     notes = [{**asdict(note), "message": note.message} for note in report.notes]
     return {**told, "seconds": round(report.seconds, 3), "notes": notes}
-
-
-def integrity_to_json(report: IntegrityReport) -> dict[str, Any]:
-    """Return what comparing an index with its originals came to as JSON, without the texts.
-
-    Of each chunk and document that differs it has the offset of the first byte that does, and both lengths in bytes;
-    ``null`` where there are no two texts to compare, or these are equal.
-    """
-    return {
-        "verdict": report.verdict,
-        **_fields(report, "documents chunks unverifiable unsealed"),
-        "mismatches": [
-            {
-                **_fields(chunk, "chunk_id document_id source"),
-                **_difference_to_json(chunk.difference),
-                "details": chunk.mismatch_details,
-            }
-            for chunk in report.mismatches
-        ],
-        "differences": [
-            {
-                **_fields(document, "source document_id"),
-                **_difference_to_json(document.difference),
-                "details": document.problem,
-            }
-            for document in report.differences
-        ],
-        **_fields(report, "absent_sources repaired"),
-        "seconds": round(report.seconds, 3),
-    }
-
-
-def _difference_to_json(found: TextDifference | None) -> dict[str, int | None]:
-    if found is None:
-        return {"first_difference": None, "stored_bytes": None, "original_bytes": None}
-    return {
-        "first_difference": found.first,
-        "stored_bytes": found.stored_bytes,
-        "original_bytes": found.original_bytes,
-    }
 
 
 def event_to_json(event: AnswerEvent, checks: Sequence[CitationCheck] | None = None) -> dict[str, Any]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from retrieval_core.errors import NotFoundError, RetrievalError
-from retrieval_core.service.reading import ChunkRequest, ReadRequest, read, read_chunk
-from retrieval_core.service.service_context import ServiceModel
+from retrieval_core.errors import NotFoundError, NotPermittedError, RetrievalError
+from retrieval_core.service.reading import ChunkRequest, IndexName, ReadRequest, read, read_chunk
+from retrieval_core.service.service_context import WHOLE, ServiceModel
 from retrieval_core.text.quotes import find_quote
+from retrieval_core.types.integrity import IntegrityVerdict  # noqa: TC001 - pydantic reads annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.text.quotes import QuoteMatch
     from retrieval_core.types import Chunk, ChunkValidation
+    from retrieval_core.types.integrity import SourceDifference
 
 LONGEST_QUOTE = 10_000
 LONGEST_ECHO = 400
@@ -68,6 +70,82 @@ class ValidatedChunk:
     file_changed: bool
 
 
+class IntegrityRequest(ServiceModel):
+    """A request to compare an index with its files."""
+
+    sample: Annotated[int | None, Field(ge=1, description="Random documents to compare. Default: all"), WHOLE] = None
+    seed: Annotated[int | None, Field(description="Draws the same sample again. Default: another one"), WHOLE] = None
+    repair: Annotated[bool, Field(description="Whether to repair the differences, then compare again")] = False
+    index: IndexName = None
+
+
+class DifferingDocument(ServiceModel):
+    """A document that differs from its file, or can't be read from the index."""
+
+    source: str | None
+    document_id: str | None
+    first_difference: Annotated[
+        int | None, Field(description="Offset of the first byte that differs; not set unless two texts differ")
+    ] = None
+    stored_bytes: Annotated[int | None, Field(description="Length of the stored text")] = None
+    original_bytes: Annotated[int | None, Field(description="Length of the original text")] = None
+    details: Annotated[str, Field(description="The differences, for people")]
+
+
+class DifferingChunk(DifferingDocument):
+    """A chunk that differs from its original, is missing or is one too many."""
+
+    chunk_id: str
+
+
+class IntegrityResponse(ServiceModel):
+    """The differences between an index and its files, without the texts."""
+
+    verdict: IntegrityVerdict
+    documents: Annotated[int, Field(description="Number of documents compared")]
+    chunks: Annotated[int, Field(description="Number of chunks compared")]
+    unverifiable: Annotated[int, Field(description="Number of chunks with neither a stored text nor a readable file")]
+    unsealed: Annotated[int, Field(description="Number of chunks without checksums, from an older version")]
+    mismatches: tuple[DifferingChunk, ...]
+    differences: tuple[DifferingDocument, ...]
+    absent_sources: Annotated[tuple[str, ...], Field(description="Files that no longer exist")]
+    repaired: Annotated[tuple[str, ...], Field(description="IDs of the documents that were repaired")]
+    seconds: float
+
+
+async def check_integrity(context: ServiceContext, request: IntegrityRequest) -> IntegrityResponse:
+    """Check a whole index for damage, and compare it with its files.
+
+    Raises:
+        NotPermittedError: The caller sees only some of the documents, or may only read and wants a repair.
+        RetrievalError: As :meth:`retrieval_core.Index.acheck_integrity`.
+    """
+    if context.tenant is not None:
+        msg = "a caller who sees only some of the documents can't check the whole index"
+        raise NotPermittedError(msg)
+    if request.repair:
+        context.check_writing()
+    index = await context.index(request.index).index()
+    report = await index.acheck_integrity(sample=request.sample, seed=request.seed, repair=request.repair)
+    chunks = [
+        DifferingChunk(chunk_id=each.chunk_id, **_difference(context, each, each.mismatch_details or ""))
+        for each in report.mismatches
+    ]
+    documents = [DifferingDocument(**_difference(context, each, each.problem)) for each in report.differences]
+    return IntegrityResponse(
+        verdict=report.verdict,
+        documents=report.documents,
+        chunks=report.chunks,
+        unverifiable=report.unverifiable,
+        unsealed=report.unsealed,
+        mismatches=tuple(chunks),
+        differences=tuple(documents),
+        absent_sources=tuple(map(context.redact, report.absent_sources)),
+        repaired=report.repaired,
+        seconds=round(report.seconds, 3),
+    )
+
+
 async def verify_quote(context: ServiceContext, request: QuoteRequest) -> QuoteResponse:
     """Check whether a chunk or its document contains a quote.
 
@@ -112,6 +190,18 @@ async def changed_since(context: ServiceContext, name: str | None, chunks: Itera
     with suppress(RetrievalError):
         return await index.aedited_since(chunks)
     return frozenset()
+
+
+def _difference(context: ServiceContext, found: ChunkValidation | SourceDifference, details: str) -> dict[str, Any]:
+    parted = found.difference
+    return {
+        "source": found.source,
+        "document_id": found.document_id,
+        "first_difference": parted and parted.first,
+        "stored_bytes": parted and parted.stored_bytes,
+        "original_bytes": parted and parted.original_bytes,
+        "details": context.redact(details),
+    }
 
 
 async def _find(quote: str, entry: ReadResponse) -> QuoteMatch | None:

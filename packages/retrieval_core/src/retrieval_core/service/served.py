@@ -269,6 +269,18 @@ class ServedIndex:
         await index.aload()
 
 
+class OpenedIndex(ServedIndex):
+    """An index that its caller opened, and closes."""
+
+    def __init__(self, index: Index) -> None:
+        super().__init__("index", index.config)
+        self._own = index
+
+    async def index(self) -> Index:
+        """Return the index."""
+        return self._own
+
+
 class ServedIndexes:
     """All indexes of a service, by name. Requests that name none are for the first one.
 

@@ -47,17 +47,19 @@ class ServiceContext:
         tenant: Filter of the chunks that the caller sees; ``None`` if it sees all of them.
         may_write: Whether the caller may change indexes.
         on_step: Function that gets each completed step of the work, from any thread.
+        is_local: Whether the caller works on this machine, so that messages keep their paths.
     """
 
     indexes: ServedIndexes
     tenant: Filter | None = None
     may_write: bool = False
     on_step: Callable[[str], None] | None = None
+    is_local: bool = False
 
     @property
     def redact(self) -> Redact:
         """The function that removes paths and credentials from a message."""
-        return self.indexes.redact
+        return str if self.is_local else self.indexes.redact
 
     def message_of(self, error: BaseException) -> str:
         """Return the message of an error for the caller."""
