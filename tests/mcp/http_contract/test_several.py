@@ -94,7 +94,7 @@ def test_one_of_them_is_asked_as_by_its_name(tmp_path: Path) -> None:
         ),
         ({"indexes": []}, 400, "indexes"),
         ({"indexes": "manual"}, 400, "indexes"),
-        ({"indexes": ["manual", "wiki"], "chunk_id": "a.md#0"}, 400, "with chunk_id, name index and not indexes"),
+        ({"indexes": ["manual", "wiki"], "chunk_id": "a.md#0"}, 400, "Set index, not indexes"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, more: dict[str, Any], status: int, message: str) -> None:

@@ -14,6 +14,8 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp import Client
 from retrieval_core import Document, open_index
 from retrieval_core.config import RetrievalConfig
+from retrieval_core.errors import ConfigurationError
+from retrieval_core.service.searching import SearchRequest, search
 from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -128,3 +130,23 @@ def test_indexes_with_equal_settings_of_the_embedder_load_one_model(config: Retr
         return embedders
 
     assert len(asyncio.run(opened())) == 1
+
+
+def test_an_index_that_cannot_be_opened_does_not_keep_others_from_being_joined(config: RetrievalConfig) -> None:
+    """Only a search that names it fails."""
+
+    def cannot_be_opened(**_options: object) -> Index:
+        msg = "its embedder is not installed"
+        raise ConfigurationError(msg)
+
+    async def conversation() -> None:
+        broken = ServedIndex("broken", config, embedder=FakeEmbedder(), open_index=cannot_be_opened)
+        indexes = ServedIndexes(served(config, "first"), broken, served(config, "second"))
+        context = ServiceContext(indexes)
+        found = await search(context, SearchRequest(query="the moon", indexes=("first", "second")))
+        assert found.hits[0].source_index == "first"  # both have the same chunks
+        with pytest.raises(ConfigurationError):
+            await search(context, SearchRequest(query="the moon", indexes=("first", "broken")))
+        await indexes.aclose()
+
+    asyncio.run(conversation())

@@ -339,16 +339,22 @@ class ServedIndexes:
             InvalidParameterError: The name of an index has white space or a colon.
             RetrievalError: An index can't be opened.
         """
-        for served in [self.named(name) for name in names]:
-            if _UNFIT.search(served.name):
-                msg = f"the index {served.name} can't be searched with others: its name has white space or a colon"
-                raise InvalidParameterError(msg)
-        if self._joined is None:
+        wanted = {name: self.named(name) for name in names}
+        if unfit := [name for name in wanted if _UNFIT.search(name)]:
+            msg = f"the index {unfit[0]} can't be searched with others: its name has white space or a colon"
+            raise InvalidParameterError(msg)
+        if self._joined is None or not wanted.keys() <= self._joined.indexes.keys():
             from retrieval_core.index.open import join_indexes  # noqa: PLC0415 - for who searches several
 
-            opened = {each.name: await each.index() for each in self if not _UNFIT.search(each.name)}
-            if self._joined is None:  # another request may have joined them meanwhile
-                self._joined = join_indexes(opened, observer=self._observer)
+            opened: dict[str, Index] = {}
+            for served in self:
+                try:
+                    if not _UNFIT.search(served.name):
+                        opened[served.name] = await served.index()
+                except RetrievalError:
+                    if served.name in wanted:
+                        raise
+            self._joined = join_indexes(opened, observer=self._observer)
         return self._joined
 
     def turn(self, folder: Path) -> asyncio.Lock:
