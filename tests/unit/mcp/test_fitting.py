@@ -26,7 +26,7 @@ from retrieval_core_mcp.fitting import bounded, good_end, shorten
 from retrieval_core_mcp.tools.fit import BRIEF, Shrink, Written, fit
 from retrieval_core_mcp.tools.names import can_be_named
 from retrieval_core_mcp.tools.reading import FetchAnswer, NeighborsAnswer
-from retrieval_core_mcp.tools.search import Found, SearchAnswer
+from retrieval_core_mcp.tools.search import FoundHits, SearchAnswer
 from retrieval_core_mcp.tools.tool import ToolAnswer, ToolCall
 
 WORDS = st.lists(
@@ -71,7 +71,7 @@ def fitted(
 
 def searched(result: RetrievalResult, limit: int, *, first: int = 0, token: str = "", as_json: bool = False) -> Written:
     """Return the answer to a search that found this."""
-    found = Found(result, Excerpter(result.query, ANALYZER), first, token=token)
+    found = FoundHits(result, Excerpter(result.query, ANALYZER), first, token=token)
     return fitted(SearchAnswer, found, limit, as_json=as_json, filters=None)
 
 

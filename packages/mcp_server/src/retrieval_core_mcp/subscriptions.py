@@ -1,7 +1,7 @@
-"""Subscriptions: clients are told if a resource that they follow has changed, by whatever process.
+"""Subscriptions: a client gets a message when a resource that it follows has changed, in this or another process.
 
 The state of each index is checked every few seconds while a client listens. Callers who may see different chunks are
-kept apart: what one of them is told doesn't depend on what only another may see.
+kept apart: no message to one caller depends on chunks that only another caller may see.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that clients send: received into a folder of their own, from which the service indexes them."""
+"""Receive files from clients into a separate folder, from which the service indexes them."""
 
 from __future__ import annotations
 

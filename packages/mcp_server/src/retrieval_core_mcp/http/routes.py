@@ -32,7 +32,7 @@ from retrieval_core_mcp.http.envelope import RequestError, error_response, json_
 from retrieval_core_mcp.http.files import KIND, Files
 from retrieval_core_mcp.http.oauth import WRITE, OAuth, insufficient
 from retrieval_core_mcp.http.problems import refused
-from retrieval_core_mcp.http.search import Found
+from retrieval_core_mcp.http.search import QueryContents
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -65,7 +65,7 @@ class Row:
         response: The body of the answer; ``None`` if that is no JSON.
         function: A function of the service, or one that returns a response of the contract.
         endpoint: Answers instead of a function, if the contract is another one.
-        body: Fields that come from the JSON body; ``all`` for all, which is then described as a model of its own.
+        body: Fields that come from the JSON body; ``all`` for all fields; OpenAPI then shows them as one model.
         names: Names in the address of fields that have another one in the model.
         media: The media type of the answer.
         takes: The media type of the body; ``None`` without a body.
@@ -215,7 +215,7 @@ ROWS = (
 
 @dataclass(frozen=True, slots=True)
 class HttpService:
-    """What the endpoints share.
+    """State that the endpoints share.
 
     Attributes:
         metrics: Those of the queries, which the indexes were opened with.
@@ -283,7 +283,7 @@ class Asked:
         result = await (work if row.writes else while_connected(self.request.receive, work))
         if isinstance(result, bytes):
             return Response(result, media_type=row.media)
-        if isinstance(result, Found):
+        if isinstance(result, QueryContents):
             return json_response(self._enveloped(result))
         if isinstance(result, BaseModel):
             return json_response(result.model_dump(mode="json", exclude_none=True))
@@ -330,7 +330,7 @@ class Asked:
         several: tuple[str, ...] | None = getattr(given, "indexes", None)
         self.call.served = tuple(self.context.index(name) for name in dict.fromkeys(several or (index,)))
 
-    def _enveloped(self, found: Found) -> dict[str, Any]:
+    def _enveloped(self, found: QueryContents) -> dict[str, Any]:
         execution = self.call.execution(found.count, **found.facts)
         return {"query": self.call.query, "status": "success", **found.contents, "execution": execution, "errors": []}
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from retrieval_core.types import Hit, RetrievalResult, StageRecord
     from retrieval_core_mcp.http.arguments import AnswerQuery, ContextQuery, ExplainQuery
 
-    Q = TypeVar("Q", bound=searching.Query)
+    Q = TypeVar("Q", bound=searching.QueryRequest)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class QueryContents:
     """The contents of an answer to a query, which the envelope goes around.
 
     Attributes:
@@ -37,7 +37,7 @@ class Found:
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-async def search(context: ServiceContext, query: SearchQuery) -> Found:
+async def search(context: ServiceContext, query: SearchQuery) -> QueryContents:
     """Search. The configured or requested mode picks the results; they are sorted by their similarity to the query.
 
     Raises:
@@ -82,10 +82,10 @@ async def search(context: ServiceContext, query: SearchQuery) -> Found:
             "stages": [_stage_to_json(record) for record in result.trace],
             "hits": [_traced(hit) for _, hit in similar],
         }
-    return Found(told, len(ranked), _times(result, started))
+    return QueryContents(told, len(ranked), _times(result, started))
 
 
-async def pack_context(context: ServiceContext, query: ContextQuery) -> Found:
+async def pack_context(context: ServiceContext, query: ContextQuery) -> QueryContents:
     """Search, and pack the results for a language model.
 
     Raises:
@@ -98,7 +98,7 @@ async def pack_context(context: ServiceContext, query: ContextQuery) -> Found:
     pack = await searching.pack_context(context, request)
     if not pack.passages and pack.note in {entry.reason for entry in pack.degraded}:
         raise _failed(pack.note or "")
-    return Found(pack_to_json(pack), len(pack.citations))
+    return QueryContents(pack_to_json(pack), len(pack.citations))
 
 
 def answer_request(query: AnswerQuery) -> searching.AnswerRequest:
@@ -106,7 +106,7 @@ def answer_request(query: AnswerQuery) -> searching.AnswerRequest:
     return _request(searching.AnswerRequest, query, **_budget(query), verify=query.verify)
 
 
-async def explain(context: ServiceContext, query: ExplainQuery) -> Found:
+async def explain(context: ServiceContext, query: ExplainQuery) -> QueryContents:
     """Search, and return the record of each stage and the rank of an expected chunk.
 
     Raises:
@@ -147,7 +147,7 @@ async def explain(context: ServiceContext, query: ExplainQuery) -> Found:
             answer["expected"] = _scored(told.expected.hit, told.expected.rank)
     if found.relevance is not None:
         answer["relevance"] = relevance_to_json(found.relevance)
-    return Found({**answer, "degraded": [asdict(each) for each in found.degraded]}, len(found.hits))
+    return QueryContents({**answer, "degraded": [asdict(each) for each in found.degraded]}, len(found.hits))
 
 
 async def _check_vectors(context: ServiceContext, query: SearchQuery) -> None:

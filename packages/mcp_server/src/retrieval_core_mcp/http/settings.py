@@ -54,7 +54,7 @@ class HttpSettings(BaseModel):
     allowed_origins: Listed = ()
     """Web pages, as ``https://example.com``, whose scripts may call it (CORS)."""
     base_url: str | None = None
-    """The beginning of addresses of documents that have none of their own."""
+    """Prefix of the addresses of documents that have no address."""
     max_body_bytes: int = Field(default=1_048_576, ge=16_384)
     """The largest body of a request in bytes, except for files."""
     max_file_bytes: int = Field(default=67_108_864, ge=1)

@@ -1,4 +1,4 @@
-"""Where chunks are from, as the contract's ``ChunkMetadata``."""
+"""Return the source of a chunk in the form of the specification's ``ChunkMetadata``."""
 
 from __future__ import annotations
 

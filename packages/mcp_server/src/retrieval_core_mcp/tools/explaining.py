@@ -31,7 +31,7 @@ class ExplainArguments(QueryArguments, Sized, ExplainRequest):
     mode: Mode | None = None
 
 
-class Stage(AnswerPart):
+class ExplainedStage(AnswerPart):
     """The work of one stage."""
 
     stage: str
@@ -50,11 +50,11 @@ class ScoredPassage(AnswerPart):
     found_by: list[str] | None = Field(default=None, description="Searches beside the query's own")
 
 
-class ExplainAnswer(ToolAnswer):
-    """What a search did."""
+class ExplainedSearch(ToolAnswer):
+    """The results and stages of a search."""
 
     results: Annotated[list[ScoredPassage], Shrink()]
-    stages: Annotated[list[Stage], Shrink(least=5)]
+    stages: Annotated[list[ExplainedStage], Shrink(least=5)]
     expected: ScoredPassage | None = None
     why: str | None = None
     degraded: list[str]
@@ -84,9 +84,9 @@ class ExplainAnswer(ToolAnswer):
         return "\n\n".join(lines)
 
 
-def _stage(record: StageRecord) -> Stage:
+def _stage(record: StageRecord) -> ExplainedStage:
     failed = f"failed: {record.error}" if record.error is not None else ""
-    return Stage(
+    return ExplainedStage(
         stage=record.stage if record.round in (None, 1) else f"{record.stage} (search {record.round})",
         ms=round(record.milliseconds, 1),
         passages_in=record.count_in,
@@ -122,7 +122,7 @@ def _line(passage: ScoredPassage) -> str:
     return f"{passage.rank or '-'}. {escape_name(passage.id)}: {', '.join((*told, *(passage.found_by or ())))}"
 
 
-def _stage_line(stage: Stage) -> str:
+def _stage_line(stage: ExplainedStage) -> str:
     counts = (stage.passages_in, stage.passages_out)
     between = f", {' → '.join('?' if count is None else str(count) for count in counts)}" if any(counts) else ""
     return f"{stage.stage}: {stage.ms} ms{between}{f'; {stage.note}' if stage.note else ''}"

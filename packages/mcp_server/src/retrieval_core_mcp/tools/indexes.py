@@ -92,7 +92,7 @@ class DescribedField(AnswerPart):
 
 
 class DescribeAnswer(ToolAnswer):
-    """What an index contains."""
+    """The contents of an index."""
 
     name: str
     description: str | None = None

@@ -1,4 +1,4 @@
-"""All tools. A new one is an entry here, and a module in this folder if it has arguments or an answer of its own.
+"""All tools. To add one, add an entry here, and a module in this folder if it needs its own arguments or answer.
 
 Classes and functions are given as ``package.module:name``: no module is imported before its tool is listed or called.
 """
@@ -54,7 +54,7 @@ TOOLS = (
         "retrieval_core_mcp.tools.explaining:ExplainArguments",
         ("query", "filters", "max_characters", "id", "top_k", "mode"),
         "retrieval_core.service.explaining:explain",
-        "retrieval_core_mcp.tools.explaining:ExplainAnswer",
+        "retrieval_core_mcp.tools.explaining:ExplainedSearch",
     ),
     DeclaredTool(
         "list_indexes",

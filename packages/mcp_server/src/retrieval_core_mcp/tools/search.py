@@ -57,7 +57,7 @@ class SearchArguments(QueryArguments, Sized, SearchRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundHits:
     """A part of a search's results, and what is said of them.
 
     Attributes:
@@ -77,7 +77,7 @@ class Found:
     changed: frozenset[str] = frozenset()
 
 
-async def find(context: ServiceContext, request: SearchArguments) -> Found:
+async def find(context: ServiceContext, request: SearchArguments) -> FoundHits:
     """Search for one part of the results.
 
     Raises:
@@ -102,12 +102,12 @@ async def find(context: ServiceContext, request: SearchArguments) -> Found:
         result = replace(result, degraded=(cut, *result.degraded))
     more = len(result.hits) > wanted
     excerpter = Excerpter(result.query, await served.analyzer())
-    return Found(replace(result, hits=result.hits[:wanted]), excerpter, first, more, token, changed)
+    return FoundHits(replace(result, hits=result.hits[:wanted]), excerpter, first, more, token, changed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What an answer says of its results besides their fields.
+    """Facts about a page of results, besides the fields of each result.
 
     Attributes:
         places: A line for each result on where it is from.
@@ -115,7 +115,7 @@ class _Said:
         advice: What to do if nothing was found.
     """
 
-    found: Found
+    found: FoundHits
     places: Sequence[str]
     ends: Sequence[int]
     advice: str
@@ -156,7 +156,7 @@ class SearchAnswer(ToolAnswer):
         return None if is_last or end >= MOST_RESULTS else f"{end}-{found.token}"
 
     @classmethod
-    def of(cls, response: Found, call: ToolCall) -> Self:
+    def of(cls, response: FoundHits, call: ToolCall) -> Self:
         """Return the answer with every result whole. One whose ID can't be written is left out."""
         found, result = response, response.result
         shown = [
@@ -219,7 +219,7 @@ class SearchAnswer(ToolAnswer):
         return "\n\n".join(lines)
 
 
-def _entry(hit: Hit, found: Found, call: ToolCall) -> SearchHit:
+def _entry(hit: Hit, found: FoundHits, call: ToolCall) -> SearchHit:
     from retrieval_core.pipeline.stages.format import shown_text  # noqa: PLC0415 - the list of tools does not wait
 
     chunk, as_json = hit.chunk, call.as_json

@@ -8,7 +8,14 @@ from pydantic import Field, PrivateAttr
 
 from retrieval_core.errors import NotFoundError
 from retrieval_core.service.reading import ChunkRequest
-from retrieval_core.service.writing import FailedFile, IngestRequest, IngestResponse, NotedFile, RemoveRequest, remove
+from retrieval_core.service.writing import (
+    FileFailure,
+    FileWarning,
+    IngestRequest,
+    IngestResponse,
+    RemoveRequest,
+    remove,
+)
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.tools.arguments import shown
 from retrieval_core_mcp.tools.fit import Shrink
@@ -36,8 +43,8 @@ class IndexedAnswer(ToolAnswer):
     removed: int
     documents: int = Field(description="In the index after the run")
     passages: int
-    failed: Annotated[list[FailedFile], Shrink()]
-    notes: Annotated[list[NotedFile], Shrink(), Field(description="Warnings, such as a guessed encoding")]
+    failed: Annotated[list[FileFailure], Shrink()]
+    notes: Annotated[list[FileWarning], Shrink(), Field(description="Warnings, such as a guessed encoding")]
     empty: int = Field(0, description="Empty files")
     skipped_types: dict[str, int] = Field({}, description="Skipped files, by suffix")
     _counts: tuple[int, int] = PrivateAttr()
@@ -54,11 +61,11 @@ class IndexedAnswer(ToolAnswer):
             documents=response.documents,
             passages=response.chunks,
             failed=[
-                FailedFile(path=in_one_line(each.path, 200), error=in_one_line(each.error, 200))
+                FileFailure(path=in_one_line(each.path, 200), error=in_one_line(each.error, 200))
                 for each in response.failed[:MOST_FAILURES]
             ],
             notes=[
-                NotedFile(path=in_one_line(each.path, 200), message=in_one_line(each.message, 400))
+                FileWarning(path=in_one_line(each.path, 200), message=in_one_line(each.message, 400))
                 for each in response.notes[:MOST_FAILURES]
             ],
             empty=response.empty,

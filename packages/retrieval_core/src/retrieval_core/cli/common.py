@@ -409,7 +409,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 def print_json_line(document: dict[str, Any]) -> None:
     """Print a JSON document as one line, at once; what could steer a terminal is escaped."""
-    # What steers a terminal, or ends a line for some readers, may stand in JSON as it is.
+    # JSON may contain characters that control a terminal or that some programs read as the end of a line.
     line = _controls().sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
     _print_encodable(line, lambda: json.dumps(document))
 

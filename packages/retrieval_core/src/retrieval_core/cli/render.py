@@ -1,4 +1,4 @@
-"""What the commands that ask an index print for people: results, contexts and answers."""
+"""Print results, contexts and answers for people."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.service.reading import ChunkRequest, Id, read_chunk
-from retrieval_core.service.searching import Query, SearchRequest, WithFallback, search
+from retrieval_core.service.searching import QueryRequest, SearchRequest, WithFallback, search
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -24,7 +24,7 @@ NOT_FOUND = "Neither search finds it: it contains none of the terms, and its emb
 _LONGEST_NOTE = 160
 
 
-class ExplainRequest(Query):
+class ExplainRequest(QueryRequest):
     """A query whose search is explained."""
 
     id: Annotated[Id | None, Field(description="ID of a chunk that you expected among the results")] = None
@@ -80,7 +80,7 @@ async def explain(context: ServiceContext, request: ExplainRequest) -> Explanati
     asked = request.top_k or settings.search.top_k
 
     async def find(filters: Mapping[str, Any] | None, top_k: int) -> RetrievalResult:
-        fields = {name: getattr(request, name) for name in Query.model_fields}
+        fields = {name: getattr(request, name) for name in QueryRequest.model_fields}
         fields |= {"filters": dict(filters) if filters else None, "top_k": top_k}
         again = SearchRequest(**fields, with_fallback=request.with_fallback, with_trace=True, use_cache=False)
         return await search(context, again)

@@ -42,7 +42,7 @@ LONGEST_QUERY = 10_000
 MOST_INDEXES = 32
 
 
-class Query(ServiceModel):
+class QueryRequest(ServiceModel):
     """A query to one or several indexes."""
 
     query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY, description="In plain language")]
@@ -71,7 +71,7 @@ class Query(ServiceModel):
     ] = None
 
 
-class SearchRequest(Query):
+class SearchRequest(QueryRequest):
     """A query to search for."""
 
     with_trace: Annotated[bool, Field(description="Whether the trace has more than the time of each stage")] = False
@@ -79,7 +79,7 @@ class SearchRequest(Query):
     use_cache: Annotated[bool, Field(description="Whether a cached result may be returned")] = True
 
 
-class ContextRequest(Query):
+class ContextRequest(QueryRequest):
     """A query whose results are packed for a language model."""
 
     max_tokens: Annotated[
@@ -224,7 +224,7 @@ class _Target:
             await part.loaded()
 
 
-async def _target(context: ServiceContext, request: Query) -> _Target:
+async def _target(context: ServiceContext, request: QueryRequest) -> _Target:
     names = tuple(dict.fromkeys(request.indexes or (request.index,)))
     if request.indexes is not None and request.index is not None:
         msg = f"set index or indexes, not both: index is {request.index}"

@@ -52,14 +52,14 @@ class IngestRequest(ServiceModel):
     index: IndexName = None
 
 
-class FailedFile(ServiceModel):
+class FileFailure(ServiceModel):
     """A file that could not be read."""
 
     path: str
     error: str
 
 
-class NotedFile(ServiceModel):
+class FileWarning(ServiceModel):
     """A warning about a file that was read."""
 
     path: str
@@ -75,8 +75,8 @@ class IngestResponse(ServiceModel):
     removed: int
     documents: Annotated[int, Field(description="Documents in the index after the run")]
     chunks: Annotated[int, Field(description="Chunks in the index after the run")]
-    failed: tuple[FailedFile, ...] = ()
-    notes: Annotated[tuple[NotedFile, ...], Field(description="Warnings, such as a guessed encoding")] = ()
+    failed: tuple[FileFailure, ...] = ()
+    notes: Annotated[tuple[FileWarning, ...], Field(description="Warnings, such as a guessed encoding")] = ()
     empty: Annotated[int, Field(description="Number of empty files")] = 0
     skipped_types: Annotated[
         dict[str, int],
@@ -93,8 +93,8 @@ class IngestResponse(ServiceModel):
             removed=report.removed,
             documents=report.documents,
             chunks=report.chunks,
-            failed=tuple(FailedFile(path=shown(each.path), error=each.error) for each in report.failed),
-            notes=tuple(NotedFile(path=shown(each.path), message=each.message) for each in report.notes),
+            failed=tuple(FileFailure(path=shown(each.path), error=each.error) for each in report.failed),
+            notes=tuple(FileWarning(path=shown(each.path), message=each.message) for each in report.notes),
             empty=report.empty,
             skipped_types=dict(report.skipped_types),
         )
