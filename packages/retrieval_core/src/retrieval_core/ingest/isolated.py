@@ -14,7 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Event, Thread
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import RetrievalError, UnreadableFileError
@@ -54,6 +53,7 @@ def read_isolated(
     """
     options = options or ReadOptions()
     over = over or Event()
+    is_late = False
     asked = json.dumps({"text_column": options.text_column, "columns": dict(options.columns)}).encode()
     with TemporaryFile() as told:
         with subprocess.Popen(  # noqa: S603 - this interpreter, and a path that no shell reads
@@ -61,16 +61,17 @@ def read_isolated(
         ) as child:
 
             def end() -> None:
-                over.wait(seconds)
+                nonlocal is_late
+                is_late = not over.wait(seconds)
                 child.kill()
 
-            Thread(target=end, name="retrieval-reader-end", daemon=True).start()
-            started = monotonic()
+            ending = Thread(target=end, name="retrieval-reader-end", daemon=True)
+            ending.start()
             try:
                 child.communicate(asked)
             finally:
-                is_late = monotonic() - started >= seconds
                 over.set()
+                ending.join()
         told.seek(0)
         for line in told:
             if not line.endswith(b"\n"):
