@@ -16,7 +16,7 @@ pytest.importorskip("httpx2", reason="tests/support/tenants.py needs it")
 pytest.importorskip("retrieval_core_mcp", reason="likewise")
 
 from retrieval_core.errors import RetrievalError
-from retrieval_core.service import checking, contents, explaining, reading, searching, writing
+from retrieval_core.service import checking, contents, explaining, managing, reading, searching, writing
 from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.types.filters import Eq
@@ -59,6 +59,10 @@ class Calls:
             lambda: (checking.verify_quote, checking.QuoteRequest(id=self.name(), quote=self.one(WORDS))),
             lambda: (checking.validate_chunk, reading.ChunkRequest(id=self.id())),
             lambda: (checking.check_integrity, checking.IntegrityRequest(sample=1, repair=self.one((False, True)))),
+            lambda: (searching.check_sources, searching.SourcesRequest(sources=())),
+            lambda: (managing.find_documents, managing.FindRequest()),
+            lambda: (managing.describe_details, contents.IndexRequest()),
+            lambda: (managing.remove_named, managing.RemoveNamedRequest(names=(self.name(),))),
             lambda: (writing.remove, writing.RemoveRequest(ids=(self.name(),))),
             lambda: (writing.ingest, writing.IngestRequest(path="files")),
             lambda: (

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval_core.index.serialization import chunk_to_json, hit_to_json, report_to_json, result_to_json
-from retrieval_core.ingest.report import ColumnNote, FailedFile, FileNote, IndexReport
+from retrieval_core.index.serialization import chunk_to_json, hit_to_json, result_to_json
 from retrieval_core.pipeline.stages.fuse import fuse
 from retrieval_core.ports import Candidate
 from retrieval_core.types import Chunk, Degradation, Hit, PageSpan, RetrievalResult, Scores, Span, StageRecord
@@ -100,34 +99,6 @@ def test_a_hit() -> None:
         "embedding_model": "fake",
         "metadata": {"price": 9.5, "tags": ["a"]},
         "citation": "Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux | Rows: 1-2 | Items: 3",
-    }
-
-
-def test_a_report() -> None:
-    """What an indexing run did has exactly these keys."""
-    notes = (ColumnNote("a.csv", "price", 19, 20, "call us", 7), FileNote("b.txt", "it is old"))
-    report = IndexReport(2, 5, 1, 0, 1, 0, (FailedFile("a.pdf", "it is encrypted"),), 0.12345, notes)
-    assert as_json(report_to_json(report)) == {
-        "documents": 2,
-        "chunks": 5,
-        "added": 1,
-        "updated": 0,
-        "unchanged": 1,
-        "removed": 0,
-        "failed": [{"path": "a.pdf", "error": "it is encrypted"}],
-        "seconds": 0.123,
-        "notes": [
-            {
-                "path": "a.csv",
-                "column": "price",
-                "numbers": 19,
-                "cells": 20,
-                "example": "call us",
-                "row": 7,
-                "message": notes[0].message,
-            },
-            {"path": "b.txt", "message": "it is old"},
-        ],
     }
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from dataclasses import asdict
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from retrieval_core.cli.common import Given
     from retrieval_core.config import RetrievalConfig
     from retrieval_core.evaluate import EvaluationReport
-    from retrieval_core.index.index import Index
-    from retrieval_core.ingest.report import IndexProgress, IndexReport
+    from retrieval_core.ingest.report import IndexProgress
+    from retrieval_core.service.managing import IngestPathsResponse
 
 
 _REMOVED = {
@@ -118,47 +118,51 @@ def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: boo
 
     New files are added, changed files are replaced, and files that are gone from a folder are removed from the index.
     """
-    from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
-    from retrieval_core.index.serialization import report_to_json  # noqa: PLC0415
-    from retrieval_core.index.settings import place_of, remembered_settings, store_name  # noqa: PLC0415
+    from retrieval_core.index.settings import place_of, remembered_settings  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.service.managing import IngestPathsRequest, ingest_paths  # noqa: PLC0415 - likewise
 
     config = given.config()
     place = place_of(config)
     before: dict[str, Any] | None = remembered_settings(config)
 
-    def run(index: Index, paths: tuple[Path, ...] = paths) -> IndexReport:
-        with progress_bar() as show:
-
-            def on_progress(progress: IndexProgress) -> None:
-                if progress.to_embed:
-                    show("Embedding (words are searchable)", progress.embedded, progress.to_embed)
-                else:
-                    show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
-
-            return index.ingest(paths, on_progress, follow_links=follow_links, gitignore=not no_ignore)
-
-    def tell(report: IndexReport) -> None:
+    def tell(report: IngestPathsResponse) -> None:
         nonlocal before
         if given.as_json:
-            (print_json_line if watch else print_json)(
-                {**report_to_json(report), "store": store_name(config, index.store.location)}
-            )
+            (print_json_line if watch else print_json)(report)
         else:
-            _print_report(report, store_name(config, index.store.location))
+            _print_report(report)
             if before is not None:
                 _print_memory(config, before)
             before = None  # settings are stored once, by the first run
 
-    with open_index(config=config) as index:
+    with given.serve(config) as service:
+
+        def run(paths: tuple[Path, ...] = paths) -> IngestPathsResponse:
+            with progress_bar() as show:
+
+                def on_progress(progress: IndexProgress) -> None:
+                    if progress.to_embed:
+                        show("Embedding (words are searchable)", progress.embedded, progress.to_embed)
+                    else:
+                        show(f"Indexing ({progress.chunks_done} chunks)", progress.files_done, progress.files_total)
+
+                return service.call(
+                    partial(ingest_paths, on_progress=on_progress),
+                    IngestPathsRequest,
+                    paths=paths,
+                    follow_links=follow_links,
+                    gitignore=not no_ignore,
+                )
+
         if watch:
-            _keep_up(paths, place, lambda folders: run(index, folders), tell)
+            _keep_up(paths, place, run, tell)
         else:
-            tell(report := _run_once(lambda: run(index)))
+            tell(report := _run_once(run))
             if report.failed:
                 raise SystemExit(FAILURE)
 
 
-def _run_once(run: Callable[[], IndexReport]) -> IndexReport:
+def _run_once(run: Callable[[], IngestPathsResponse]) -> IngestPathsResponse:
     try:
         return run()
     except EmbeddingError as error:
@@ -171,8 +175,8 @@ def _run_once(run: Callable[[], IndexReport]) -> IndexReport:
 def _keep_up(
     folders: tuple[Path, ...],
     place: Path,
-    run: Callable[[tuple[Path, ...]], IndexReport],
-    tell: Callable[[IndexReport], None],
+    run: Callable[[tuple[Path, ...]], IngestPathsResponse],
+    tell: Callable[[IngestPathsResponse], None],
 ) -> None:
     """Index what changes until Ctrl-C; only the first run may fail, since later ones are made again.
 
@@ -185,7 +189,7 @@ def _keep_up(
         if not path.is_dir():
             msg = f"--watch needs folders, but {str(path)!r} {'is a file' if path.exists() else 'does not exist'}"
             raise click.UsageError(msg)
-    told: IndexReport | None = None
+    told: IngestPathsResponse | None = None
     try:
         for found in follow_folders(folders, place, warn):
             try:
@@ -207,19 +211,15 @@ def _keep_up(
         raise SystemExit(INTERRUPTED) from None
 
 
-def _print_report(report: IndexReport, store: str | None) -> None:
-    """Print the report of an indexing run; its warnings and errors go to standard error.
-
-    Args:
-        store: The name of the store that was filled, if there is one.
-    """
+def _print_report(report: IngestPathsResponse) -> None:
+    """Print the report of an indexing run; its warnings and errors go to standard error."""
     counts = [
         f"{number:,} {name}"
         for name in ("added", "updated", "removed", "unchanged")
         if (number := getattr(report, name))
     ]
     total = f"{count(report.documents, 'document')}, {count(report.chunks, 'chunk')}"
-    total += f" in {store}" if store is not None else ""
+    total += f" in {report.store}" if report.store is not None else ""
     say(format_footer(total, *counts, f"{report.seconds:.1f} s"))
     for warning in _warnings(report):
         warn(warning)
@@ -227,7 +227,7 @@ def _print_report(report: IndexReport, store: str | None) -> None:
         print_error(f"{file.path}: {file.error}")
 
 
-def _warnings(report: IndexReport) -> Iterator[str]:
+def _warnings(report: IngestPathsResponse) -> Iterator[str]:
     if links := report.skipped_links:
         lead = "leads out of its folder" if links == 1 else "lead out of their folders"
         yield f"{count(links, 'symbolic link')} skipped: {lead}. To follow: --follow-links."

@@ -30,13 +30,14 @@ from retrieval_core.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+    from types import EllipsisType
 
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
+    from retrieval_core.pipeline.query_engine import QueryEngine
+    from retrieval_core.service.served import ServedIndexes
     from retrieval_core.service.service_context import ServiceContext, ServiceModel
     from retrieval_core.types import CitationCheck, Degradation
-    from retrieval_core.types.filters import Filter
 
 STAGES = {
     "answer": "language model",
@@ -223,38 +224,116 @@ class Given:
                 warn(warning)
         return config
 
-    def condition(self) -> Filter | None:
-        """Return the filter.
+    def filters(self) -> dict[str, Any] | None:
+        """Return the filter, checked.
 
         Raises:
             FilterError: It is not well formed.
         """
         if self.filter_json is None:
             return None
-        from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - most questions have no filter
+        from retrieval_core.types.filters.syntax import parse_filter  # noqa: PLC0415 - most queries have no filter
 
-        return parse_filter(self.filter_json)
+        parse_filter(self.filter_json)
+        return json.loads(self.filter_json)
 
     @contextmanager
-    def open(self, config: RetrievalConfig) -> Generator[Index | FederatedIndex]:
-        """Open what ``--index`` names, once or repeatedly; the configured index where it was not given.
+    def serve(self, config: RetrievalConfig, *, with_queries: bool = False) -> Generator[LocalService]:
+        """Open what ``--index`` names, once or repeatedly; without it, the configured index.
+
+        Args:
+            with_queries: Whether queries follow, so that the model is loaded while the index is opened.
 
         Yields:
-            One index, or several that are searched as one.
+            The service of one index, or of several that are searched as one.
         """
-        if len(self.index_files) < 2:
-            from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - as above
+        from retrieval_core.service.served import OpenedIndex, ServedIndexes  # noqa: PLC0415 - help needs none of this
+        from retrieval_core.service.service_context import ServiceContext  # noqa: PLC0415 - likewise
 
-            embedder = None if config.search.mode == "lexical" else preloaded_embedder(config)
+        def service(engine: QueryEngine, served: ServedIndexes) -> LocalService:
+            context = ServiceContext(served, may_write=True, is_local=True)
+            return LocalService(engine, context, config, ... if with_queries else None)
+
+        if len(self.index_files) < 2:
+            from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - likewise
+
+            is_needed = with_queries and config.search.mode != "lexical"
+            embedder = preloaded_embedder(config) if is_needed else None
             from retrieval_core.index.open import open_index  # noqa: PLC0415 - while the model loads
 
             with open_index(config=config, embedder=embedder) as index:
-                yield index
+                yield service(index, ServedIndexes(OpenedIndex(index)))
             return
         from retrieval_core.index.open import open_indexes  # noqa: PLC0415
 
         with open_indexes(_by_name(self.index_files), config=config) as indexes:
-            yield indexes
+            opened = cast("dict[str, Index]", indexes.indexes)
+            served = [OpenedIndex(index, name) for name, index in opened.items()]
+            yield service(indexes, ServedIndexes(*served, joined=indexes))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalService:
+    """The service of the index or the indexes that a command names.
+
+    Attributes:
+        engine: Runs calls in its event loop.
+        config: The command's settings.
+        seconds: How long a call may take; ``None`` for as long as it needs, ``...`` for as long as a query may.
+    """
+
+    engine: QueryEngine
+    context: ServiceContext
+    config: RetrievalConfig
+    seconds: EllipsisType | None
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of several indexes; ``None`` for one."""
+        return tuple(each.name for each in self.context.indexes) if len(self.context.indexes) > 1 else None
+
+    def call(
+        self,
+        function: Callable[[ServiceContext, _Request], Coroutine[Any, Any, _Response]],
+        request: type[_Request],
+        **arguments: Any,
+    ) -> _Response:
+        """Return the response of a function.
+
+        Args:
+            arguments: Fields of the request.
+
+        Raises:
+            InvalidParameterError: The request refuses an argument.
+        """
+        return self.engine.sync.run(function(self.context, read_request(request, **arguments)), self.seconds)
+
+    def query(self, given: Given, query: str) -> dict[str, Any]:
+        """Return the arguments that requests for searches, contexts and answers share.
+
+        Raises:
+            QueryValidationError: The query is empty.
+        """
+        if not query.strip():
+            msg = "the query is empty; ask for something"
+            raise QueryValidationError(msg, query)
+        return {"query": query, "filters": given.filters(), "indexes": self.names, "mode": self.config.search.mode}
+
+
+def read_request(request: type[_Request], **arguments: Any) -> _Request:
+    """Return a request of the service.
+
+    Raises:
+        InvalidParameterError: It refuses an argument.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415 - help and completion need none of this
+
+    from retrieval_core.config.base import problems_of  # noqa: PLC0415 - likewise
+
+    try:
+        return request(**arguments)
+    except ValidationError as error:
+        raise InvalidParameterError("; ".join(problems_of(error, secrets=()))) from None
 
 
 def _assigned(assignments: Sequence[str]) -> dict[str, Any]:
@@ -379,20 +458,8 @@ def call_service(
     Raises:
         InvalidParameterError: The request refuses an argument.
     """
-    from pydantic import ValidationError  # noqa: PLC0415 - help and completion need none of this
-
-    from retrieval_core.config.base import problems_of  # noqa: PLC0415
-    from retrieval_core.index.open import open_index  # noqa: PLC0415
-    from retrieval_core.service.served import OpenedIndex, ServedIndexes  # noqa: PLC0415
-    from retrieval_core.service.service_context import ServiceContext  # noqa: PLC0415
-
-    try:
-        asked = request(**arguments)
-    except ValidationError as error:
-        raise InvalidParameterError("; ".join(problems_of(error, secrets=()))) from None
-    with open_index(config=given.config()) as index:
-        context = ServiceContext(ServedIndexes(OpenedIndex(index)), may_write=True, is_local=True)
-        return index.sync.run(function(context, asked), None)
+    with given.serve(given.config()) as service:
+        return service.call(function, request, **arguments)
 
 
 def exit_code(error: Exception) -> int:
@@ -402,16 +469,22 @@ def exit_code(error: Exception) -> int:
     return WRONG_USE if isinstance(error, wrong_use) and not isinstance(error, not_installed) else FAILURE
 
 
-def print_json(document: dict[str, Any]) -> None:
-    """Print one JSON document, readable where standard output can express it."""
+def print_json(response: ServiceModel | dict[str, Any]) -> None:
+    """Print a response as one JSON document, readable where standard output can express it."""
+    document = _as_json(response)
     _print_encodable(json.dumps(document, ensure_ascii=False, indent=2), lambda: json.dumps(document, indent=2))
 
 
-def print_json_line(document: dict[str, Any]) -> None:
-    """Print a JSON document as one line, at once; what could steer a terminal is escaped."""
+def print_json_line(response: ServiceModel | dict[str, Any]) -> None:
+    """Print a response as one line of JSON, at once; what could steer a terminal is escaped."""
+    document = _as_json(response)
     # JSON may contain characters that control a terminal or that some programs read as the end of a line.
     line = _controls().sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
     _print_encodable(line, lambda: json.dumps(document))
+
+
+def _as_json(response: ServiceModel | dict[str, Any]) -> dict[str, Any]:
+    return response if isinstance(response, dict) else response.model_dump(mode="json")
 
 
 def _print_encodable(text: str, in_ascii: Callable[[], str]) -> None:

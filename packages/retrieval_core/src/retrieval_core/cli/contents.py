@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,19 +17,14 @@ from retrieval_core.cli.common import (
     warn,
 )
 from retrieval_core.cli.process import FAILURE
-from retrieval_core.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from retrieval_core.cli.common import Given
-    from retrieval_core.ports import FieldInfo
     from retrieval_core.service.checking import IntegrityResponse
-    from retrieval_core.types import DocumentInfo
-    from retrieval_core.types.filters import Filter
+    from retrieval_core.service.managing import DocumentRecord, FieldCounts, RemovedDocument
 
-MOST_FIELDS = 200
-"""Fields of an index that are listed."""
 UNVERIFIABLE = 2
 """Nothing differs, and for some chunks there is nothing to compare with."""
 
@@ -40,41 +33,19 @@ UNVERIFIABLE = 2
 @index_options
 def info_command(*, given: Given) -> None:
     """Show the size, embedder and metadata fields of the index."""
-    from retrieval_core.adapters.registry import model_source  # noqa: PLC0415
-    from retrieval_core.index.open import open_index  # noqa: PLC0415
-    from retrieval_core.index.settings import sources_of  # noqa: PLC0415
+    from retrieval_core.service.contents import IndexRequest  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.service.managing import describe_details  # noqa: PLC0415 - likewise
 
-    config = given.config()
-    with open_index(config=config) as index:
-        info = index.describe()
-        store = index.store
-        fields = index.sync.run(store.fields(MOST_FIELDS)) if "fields" in store.capabilities else None
-    manifest = info.manifest
-    facts: dict[str, Any] = {
-        "location": info.location,
-        "documents": info.documents,
-        "chunks": info.chunks,
-        "unembedded": info.unembedded,
-        "generation": info.generation,
-        "embedder": manifest.embedder_id if manifest else None,
-        "model": model_source(config.embedder),
-        "dimension": manifest.dimension if manifest else None,
-        "metric": manifest.metric if manifest else None,
-        "analyzer": manifest.analyzer if manifest else None,
-        "unused_vectors": list(manifest.vectors) if manifest else [],
-        "sides": sorted(info.sides),
-        "bytes": size_of(Path(info.location)),
-    }
-    sources = sources_of(config)
+    details = call_service(given, describe_details, IndexRequest)
     if given.as_json:
-        listed = None if fields is None else {name: asdict(field) for name, field in fields.items()}
-        print_json({**facts, "settings": sources, "fields": listed})
+        print_json(details)
         return
-    shown = {_LABELS.get(name, name): _shown(fact) for name, fact in facts.items()}
-    shown["size"] = f"{facts['bytes'] / 1024**2:,.1f} MB" if facts["bytes"] is not None else ""
-    shown["not embedded yet"] = f"{info.unembedded:,}" if info.unembedded else ""
-    shown["settings"] = "\n".join(f"from {source}: {', '.join(keys)}" for source, keys in sources.items())
-    shown["fields"] = "\n".join(_field_line(name, field) for name, field in (fields or {}).items())
+    facts: dict[str, Any] = {name: getattr(details, name) for name in type(details).model_fields}
+    shown = {_LABELS.get(name, name): _shown(fact) for name, fact in facts.items() if not isinstance(fact, dict)}
+    shown["size"] = f"{details.bytes / 1024**2:,.1f} MB" if details.bytes is not None else ""
+    shown["not embedded yet"] = f"{details.unembedded:,}" if details.unembedded else ""
+    shown["settings"] = "\n".join(f"from {source}: {', '.join(keys)}" for source, keys in details.settings.items())
+    shown["fields"] = "\n".join(_field_line(name, each) for name, each in (details.fields or {}).items())
     lines = {name: text.split("\n") for name, text in shown.items() if text}
     print_table(("" if number else name, line) for name, text in lines.items() for number, line in enumerate(text))
 
@@ -83,24 +54,17 @@ _LABELS = {"unembedded": "not embedded yet", "unused_vectors": "unused vectors",
 _SIDES = {"dense": "vector", "lexical": "keyword"}
 
 
-def _shown(fact: str | int | list[str] | None) -> str:
+def _shown(fact: str | int | tuple[str, ...] | None) -> str:
     """Return a fact for people; blank for nothing."""
-    if isinstance(fact, list):
+    if isinstance(fact, tuple):
         return ", ".join(_SIDES.get(each, each) for each in fact)
     return f"{fact:,}" if isinstance(fact, int) else fact or ""
 
 
-def _field_line(name: str, info: FieldInfo) -> str:
+def _field_line(name: str, info: FieldCounts) -> str:
     """Return a field with its types and how many chunks have it."""
     types = ", ".join(info.types if len(info.types) == 1 else (f"{kind} {n:,}" for kind, n in info.types.items()))
     return f"{' '.join(name.split())}: {types} ({info.passages:,})"
-
-
-def size_of(path: Path) -> int | None:
-    """Return the bytes of a file, or of all files in a folder; ``None`` where there is neither."""
-    if path.is_dir():
-        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return path.stat().st_size if path.is_file() else None
 
 
 @click.command("verify")
@@ -118,7 +82,7 @@ def verify_command(*, sample: int | None, seed: int | None, repair: bool, given:
 
     report = call_service(given, check_integrity, IntegrityRequest, sample=sample, seed=seed, repair=repair)
     if given.as_json:
-        print_json(report.model_dump(mode="json"))
+        print_json(report)
     else:
         _print_integrity(report)
     if code := {"clean": 0, "mismatch": FAILURE, "unverifiable": UNVERIFIABLE}[report.verdict]:
@@ -159,16 +123,14 @@ def list_command(*, given: Given) -> None:
 
     Each line has the name, the number of chunks and the title.
     """
-    from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.service.managing import FindRequest, find_documents  # noqa: PLC0415 - help needs none of this
 
-    condition = given.condition()
-    with open_index(config=given.config()) as index:
-        documents = [each for each in index.documents() if _passes(each, condition)]
+    found = call_service(given, find_documents, FindRequest, filters=given.filters())
     if given.as_json:
-        print_json({"documents": [_to_json(each) for each in documents], "count": len(documents)})
+        print_json(found)
         return
-    _print_lines(documents)
-    click.echo(f"{count(len(documents), 'document')}, {count(sum(each.chunks for each in documents), 'chunk')}")
+    _print_lines(found.documents)
+    click.echo(f"{count(found.count, 'document')}, {count(sum(each.chunks for each in found.documents), 'chunk')}")
 
 
 @click.command("remove")
@@ -180,48 +142,22 @@ def remove_command(*, names: tuple[str, ...], given: Given) -> None:
     NAME is a document as 'retrieval list' shows it, the path of a file, or a folder that ends with /. Files on disk are
     not deleted. If one name is unknown, nothing is removed.
     """
-    from retrieval_core.index.open import open_index  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.service.managing import RemoveNamedRequest, remove_named  # noqa: PLC0415 - help needs none
 
-    with open_index(config=given.config()) as index:
-        try:
-            documents = index.find_documents(names)
-        except InvalidParameterError as error:
-            msg = f"{error} Nothing was removed."
-            raise InvalidParameterError(msg) from error
-        chunks = index.delete(each.id for each in documents)
+    removal = call_service(given, remove_named, RemoveNamedRequest, names=names)
     if given.as_json:
-        removed = [{"id": each.id, "source": each.source, "chunks": each.chunks} for each in documents]
-        print_json({"removed": removed, "count": len(removed), "chunks": chunks})
+        print_json(removal)
         return
-    _print_lines(documents)
+    _print_lines(removal.removed)
     click.echo(
-        f"Removed {count(len(documents), 'document')}, {count(chunks, 'chunk')}. "
+        f"Removed {count(removal.count, 'document')}, {count(removal.chunks, 'chunk')}. "
         "Files on disk stay; indexing them again adds them back."
     )
 
 
-def _print_lines(documents: Sequence[DocumentInfo]) -> None:
+def _print_lines(documents: Iterable[DocumentRecord | RemovedDocument]) -> None:
     from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - for people only
 
     print_table(
         (escape_name(each.id), count(each.chunks, "chunk"), escape_name(each.title or "")) for each in documents
     )
-
-
-def _to_json(document: DocumentInfo) -> dict[str, Any]:
-    return {
-        "id": document.id,
-        "title": document.title,
-        "source": document.source,
-        "chunks": document.chunks,
-        "timestamp": document.timestamp.isoformat() if document.timestamp else None,
-        "metadata": document.metadata,
-    }
-
-
-def _passes(document: DocumentInfo, condition: Filter | None) -> bool:
-    from retrieval_core.types.filters import matches  # noqa: PLC0415 - help and completion need none of this
-
-    listed = _to_json(document)
-    fields = {name: listed[name] for name in ("title", "source", "timestamp")}
-    return condition is None or matches(condition, {"document_id": document.id, **fields, **document.metadata})

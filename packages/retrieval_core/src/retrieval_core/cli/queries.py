@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import exit_code, print_json, print_json_line, question_options, warn
+from retrieval_core.cli.common import exit_code, print_json, print_json_line, question_options, read_request, warn
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import RetrievalError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import IO
 
-    from retrieval_core.cli.common import Given
-    from retrieval_core.index.federated import FederatedIndex
-    from retrieval_core.index.index import Index
-    from retrieval_core.types import Answer, CitationCheck
+    from retrieval_core.cli.common import Given, LocalService
+    from retrieval_core.types import Answer, Citation, CitationCheck
 
 
 @click.command("search")
@@ -38,13 +36,22 @@ def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], give
 
     Each result has a score relative to the best one, and its rank in vector and keyword search.
     """
-    config, condition = given.config(), given.condition()
-    with given.open(config) as index:
-        from retrieval_core.adapters.registry import build_analyzer  # noqa: PLC0415 - likewise
-        from retrieval_core.cli.render import print_result  # noqa: PLC0415 - while the model loads
+    config = given.config()
+    given.filters()  # a wrong filter fails before the index is opened
+    with given.serve(config, with_queries=True) as service:
+        from retrieval_core.adapters.registry import build_analyzer  # noqa: PLC0415 - while the model loads
+        from retrieval_core.cli.render import print_result  # noqa: PLC0415 - likewise
         from retrieval_core.index.serialization import result_to_json  # noqa: PLC0415 - likewise
+        from retrieval_core.service import searching  # noqa: PLC0415 - likewise
 
-        result = index.retrieve(query, condition, transforms=transforms or None)
+        result = service.call(
+            searching.search,
+            searching.SearchRequest,
+            **service.query(given, query),
+            transforms=transforms or None,
+            with_trace=trace,
+            with_fallback=not config.raise_on_error,
+        )
     if given.as_json:
         print_json(result_to_json(result, with_trace=trace))
     else:
@@ -64,13 +71,15 @@ def context_command(*, query: str, max_tokens: int | None, ledger: bool, given: 
 
     The text goes to standard output. Its citations, verified against the index, go to standard error.
     """
-    config, condition = given.config(context__max_tokens=max_tokens), given.condition()
-    with given.open(config) as index:
+    config = given.config(context__max_tokens=max_tokens)
+    given.filters()  # a wrong filter fails before the index is opened
+    with given.serve(config, with_queries=True) as service:
         from retrieval_core.cli.render import error_of, print_pack  # noqa: PLC0415 - while the model loads
         from retrieval_core.index.serialization import pack_to_json  # noqa: PLC0415 - likewise
+        from retrieval_core.service import searching  # noqa: PLC0415 - likewise
 
-        pack = index.context(query, condition)
-        checks = index.verify(pack.sources)
+        pack = service.call(searching.pack_context, searching.ContextRequest, **service.query(given, query))
+        checks = _check_sources(service, pack.sources)
     if given.as_json:
         print_json(pack_to_json(pack, checks))
     else:
@@ -108,29 +117,36 @@ def answer_command(
 
     --history FILE is a JSON list of turns, oldest first: [{"role": "user", "content": "…"}].
     """
-    options: dict[str, Any] = {"max_tokens": max_tokens, "verify": verify or None, "prompt_override": prompt}
-    options["history"] = None if history_file is None else _turns(history_file)
+    options: dict[str, Any] = {"max_tokens": max_tokens, "verify": verify or None, "prompt": prompt}
+    history = None if history_file is None else _read_json(history_file)
     try:
-        config, condition = given.config(), given.condition()
+        config = given.config()
+        given.filters()  # a wrong filter fails before the index is opened
         if config.llm.kind == "none" and prompt:
             warn("--prompt has no effect without a language model. Set llm.kind.")
         went_well = False
-        with given.open(config) as index, closing(index.answer_stream(query, condition, **options)) as events:
+        with given.serve(config, with_queries=True) as service:
             from retrieval_core.cli.render import AnswerPrinter  # noqa: PLC0415 - while the model loads
             from retrieval_core.index.serialization import event_to_json  # noqa: PLC0415 - likewise
+            from retrieval_core.pipeline.options import turns  # noqa: PLC0415 - likewise
+            from retrieval_core.run.sync import in_step  # noqa: PLC0415 - likewise
+            from retrieval_core.service import searching  # noqa: PLC0415 - likewise
 
+            options["history"] = turns(history) or None
+            request = read_request(searching.AnswerRequest, **service.query(given, query), **options)
             printer = AnswerPrinter(verify=verify or config.answer.verify, is_verbose=given.is_verbose)
-            for event in events:
-                checks = None
-                if event.type == "done":
-                    checks = _checked(index, event.answer)
-                    went_well = _went_well(event.answer, checks)
-                if given.as_json:
-                    print_json_line(event_to_json(event, checks))
-                elif event.type == "done":
-                    printer.end(event.answer, checks)
-                else:
-                    printer.take(event)
+            with closing(in_step(service.engine.sync, searching.answer_events(service.context, request))) as events:
+                for event in events:
+                    checks = None
+                    if event.type == "done":
+                        checks = _checked(service, event.answer)
+                        went_well = _went_well(event.answer, checks)
+                    if given.as_json:
+                        print_json_line(event_to_json(event, checks))
+                    elif event.type == "done":
+                        printer.end(event.answer, checks)
+                    else:
+                        printer.take(event)
     except (RetrievalError, OSError) as error:
         if isinstance(error, BrokenPipeError) or not given.as_json:
             raise
@@ -140,7 +156,7 @@ def answer_command(
         raise SystemExit(FAILURE)
 
 
-def _turns(file: IO[bytes]) -> Any:
+def _read_json(file: IO[bytes]) -> Any:
     """Return a file's JSON, whose form is checked where it is used."""
     try:
         return json.loads(file.read())
@@ -149,10 +165,17 @@ def _turns(file: IO[bytes]) -> Any:
         raise click.UsageError(msg) from error
 
 
-def _checked(index: Index | FederatedIndex, answer: Answer) -> Sequence[CitationCheck] | None:
-    """Return the checks of an answer's sources against the index; ``None`` where that fails."""
+def _check_sources(service: LocalService, sources: Iterable[Citation]) -> Sequence[CitationCheck]:
+    """Return the checks of citations against the index."""
+    from retrieval_core.service.searching import SourcesRequest, check_sources  # noqa: PLC0415 - help needs none
+
+    return service.call(check_sources, SourcesRequest, sources=tuple(sources), indexes=service.names)
+
+
+def _checked(service: LocalService, answer: Answer) -> Sequence[CitationCheck] | None:
+    """Return the checks of an answer's sources against the index; ``None`` if that fails."""
     try:
-        return index.verify(answer.sources) if answer.sources else ()
+        return _check_sources(service, answer.sources) if answer.sources else ()
     except RetrievalError:
         return None
 

@@ -21,7 +21,6 @@ from retrieval_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.ingest.report import IndexReport
     from retrieval_core.types import (
         Answer,
         AnswerEvent,
@@ -108,16 +107,6 @@ def pack_to_json(pack: ContextPack, checks: Sequence[CitationCheck] | None = Non
 def _check_to_json(check: CitationCheck) -> dict[str, Any]:
     told = {"number": check.citation.number, "matches": check.matches, "differences": list(check.differences)}
     return {**told, "verdict": check.verdict, **({"found": list(check.found)} if check.found else {})}
-
-
-def report_to_json(report: IndexReport) -> dict[str, Any]:
-    """Return what an indexing run did as JSON; what was skipped or ignored only where there is any."""
-    told = asdict(report)
-    for name in ("skipped_links", "ignored", "removed_as_ignored", "empty", "skipped_types"):
-        if not told[name]:
-            del told[name]
-    notes = [{**asdict(note), "message": note.message} for note in report.notes]
-    return {**told, "seconds": round(report.seconds, 3), "notes": notes}
 
 
 def event_to_json(event: AnswerEvent, checks: Sequence[CitationCheck] | None = None) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field
 
 from retrieval_core.config.model import named_mode
-from retrieval_core.errors import EmbedderMismatchError, EmbeddingError, InvalidParameterError, StoreError
+from retrieval_core.errors import (
+    EmbedderMismatchError,
+    EmbeddingError,
+    InvalidParameterError,
+    NotPermittedError,
+    StoreError,
+)
 from retrieval_core.ports import Message  # noqa: TC001 - pydantic reads annotations
 from retrieval_core.service.redaction import redact_degradations, redact_records
 from retrieval_core.service.served import listening
@@ -22,16 +28,24 @@ from retrieval_core.service.tenancy import (
     pack_for_tenant,
     result_for_tenant,
 )
-from retrieval_core.types import AnswerDone, AnswerFailed, Degradation, Fallback, RetrievalDone, StageRecord
+from retrieval_core.types import (
+    AnswerDone,
+    AnswerFailed,
+    Citation,
+    Degradation,
+    Fallback,
+    RetrievalDone,
+    StageRecord,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 
     from retrieval_core.pipeline.options import AnswerOptions, QueryOptions
     from retrieval_core.pipeline.query_engine import QueryEngine
     from retrieval_core.service.served import ServedIndex
     from retrieval_core.service.service_context import ServiceContext
-    from retrieval_core.types import Answer, AnswerEvent, ContextPack, RetrievalResult
+    from retrieval_core.types import Answer, AnswerEvent, CitationCheck, ContextPack, RetrievalResult
 
 T = TypeVar("T")
 
@@ -69,6 +83,11 @@ class QueryRequest(ServiceModel):
     score_threshold: Annotated[
         float | None, Field(ge=0, le=1, description="Least cosine similarity of a result. Default: as configured")
     ] = None
+    transforms: Annotated[
+        tuple[str, ...] | None,
+        Field(description="Query transformers, such as keywords. Default: as configured"),
+        SEVERAL,
+    ] = None
 
 
 class SearchRequest(QueryRequest):
@@ -93,6 +112,16 @@ class AnswerRequest(ContextRequest):
     verify: Annotated[
         bool | None, Field(description="Whether to check each sentence against its sources. Default: as configured")
     ] = None
+    prompt: Annotated[str | None, Field(description="Instructions for the language model. Default: as configured")] = (
+        None
+    )
+
+
+class SourcesRequest(ServiceModel):
+    """A request to compare the citations of a context or an answer with the indexes that they are from."""
+
+    sources: tuple[Citation, ...]
+    indexes: Annotated[tuple[str, ...] | None, Field(description="Names of the indexes. Default: the first one")] = None
 
 
 async def search(context: ServiceContext, request: SearchRequest) -> RetrievalResult:
@@ -169,8 +198,7 @@ async def answer(context: ServiceContext, request: AnswerRequest) -> Answer:
     target = await _target(context, request)
 
     async def write(engine: QueryEngine) -> Answer:
-        own: AnswerOptions = {"max_tokens": request.max_tokens, "verify": request.verify, **target.options}
-        return await engine.aanswer(request.query, target.filters, **own)
+        return await engine.aanswer(request.query, target.filters, **_options(target, request))
 
     return _shown_answer(context, await target.ask(write))
 
@@ -186,10 +214,24 @@ async def answer_events(context: ServiceContext, request: AnswerRequest) -> Asyn
         RetrievalError: As :meth:`retrieval_core.Index.aanswer_stream`.
     """
     target = await _target(context, request)
-    own: AnswerOptions = {"max_tokens": request.max_tokens, "verify": request.verify, **target.options}
-    async with aclosing(target.engine.aanswer_stream(request.query, target.filters, **own)) as events:
+    stream = target.engine.aanswer_stream(request.query, target.filters, **_options(target, request))
+    async with aclosing(stream) as events:
         async for event in events:
             yield _shown_event(context, event)
+
+
+async def check_sources(context: ServiceContext, request: SourcesRequest) -> tuple[CitationCheck, ...]:
+    """Compare citations with the indexes that they are from.
+
+    Raises:
+        NotPermittedError: The caller sees only some of the documents. It can check each quote instead.
+        NotFoundError: There is no index of that name.
+        RetrievalError: As :meth:`retrieval_core.Index.averify`.
+    """
+    if context.tenant is not None:
+        msg = "a caller who sees only some of the documents can't check citations. Check each quote instead"
+        raise NotPermittedError(msg)
+    return await (await _engine(context, request.indexes or (None,))).averify(request.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +272,8 @@ async def _target(context: ServiceContext, request: QueryRequest) -> _Target:
         msg = f"set index or indexes, not both: index is {request.index}"
         raise InvalidParameterError(msg)
     parts = tuple(context.index(name) for name in names)
-    several = len(parts) > 1
     opened = [await part.index() for part in parts]
-    engine = await context.indexes.join([part.name for part in parts]) if several else opened[0]
+    engine = await _engine(context, names)
     has_vectors = all(index.embedder is not None for index in opened)
     options: QueryOptions = {
         "top_k": request.top_k,
@@ -240,9 +281,21 @@ async def _target(context: ServiceContext, request: QueryRequest) -> _Target:
         "history": request.history,
         "score_threshold": request.score_threshold if has_vectors else None,
     }
-    if several:
+    if request.transforms is not None:
+        options["transforms"] = request.transforms
+    if len(parts) > 1:
         options["indexes"] = [part.name for part in parts]
     return _Target(context, engine, parts, narrow(request.filters, context.tenant), options)
+
+
+async def _engine(context: ServiceContext, names: Sequence[str | None]) -> QueryEngine:
+    parts = [context.index(name) for name in names]
+    return await (parts[0].index() if len(parts) == 1 else context.indexes.join([part.name for part in parts]))
+
+
+def _options(target: _Target, request: AnswerRequest) -> AnswerOptions:
+    own: AnswerOptions = {"max_tokens": request.max_tokens, "verify": request.verify, **target.options}
+    return own if request.prompt is None else {**own, "prompt_override": request.prompt}
 
 
 def _times(records: Iterable[StageRecord]) -> tuple[StageRecord, ...]:

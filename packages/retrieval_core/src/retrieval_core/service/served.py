@@ -272,8 +272,8 @@ class ServedIndex:
 class OpenedIndex(ServedIndex):
     """An index that its caller opened, and closes."""
 
-    def __init__(self, index: Index) -> None:
-        super().__init__("index", index.config)
+    def __init__(self, index: Index, name: str = "index") -> None:
+        super().__init__(name, index.config)
         self._own = index
 
     async def index(self) -> Index:
@@ -288,13 +288,16 @@ class ServedIndexes:
 
     Args:
         observer: Receives the events of each query to several indexes.
+        joined: One index that searches all of them, which its caller opened. Default: made when it is needed.
     """
 
-    def __init__(self, *indexes: ServedIndex, observer: Observer | None = None) -> None:
+    def __init__(
+        self, *indexes: ServedIndex, observer: Observer | None = None, joined: FederatedIndex | None = None
+    ) -> None:
         self._by_name = {served.name: served for served in indexes}
         self._first = indexes[0]
         self._observer = observer
-        self._joined: FederatedIndex | None = None
+        self._joined = joined
         self._turns: dict[Path, asyncio.Lock] = {}
         for at, served in enumerate(indexes):
             for other in reversed(indexes[:at]):
