@@ -75,6 +75,8 @@ async def search(context: ServiceContext, query: SearchQuery) -> QueryContents:
     }
     if result.relevance is not None and (result.relevance.note or query.explain):
         told["relevance"] = relevance_to_json(result.relevance)
+    if (syntax := result.metadata.get("query_syntax")) is not None:
+        told["query_syntax"] = syntax
     if result.degraded:
         told["degraded"] = [asdict(each) for each in result.degraded]
     if query.explain:

@@ -101,7 +101,8 @@ async def find(context: ServiceContext, request: SearchArguments) -> FoundHits:
         cut = Degradation("query", f"only its first {longest:,} characters were searched for. Shorten it")
         result = replace(result, degraded=(cut, *result.degraded))
     more = len(result.hits) > wanted
-    excerpter = Excerpter(result.query, await served.analyzer())
+    searched = str(result.metadata.get("query_normalized", result.query))
+    excerpter = Excerpter(searched, await served.analyzer())
     return FoundHits(replace(result, hits=result.hits[:wanted]), excerpter, first, more, token, changed)
 
 
@@ -196,16 +197,17 @@ class SearchAnswer(ToolAnswer):
 
         result, first = self._said.found.result, self._said.found.first
         query, shown = in_one_line(result.query, LONGEST_ECHO), self.results
+        understood = _understood(result)
         lines: list[str] = []
         if shown:
             count = f"{len(shown)} {'more ' * bool(first)}chunk{'s' * (len(shown) > 1)}"
-            lines.append("\n".join(filter(None, (f"{count} for: {query}", self.note, AS_DATA))))
+            lines.append("\n".join(filter(None, (f"{count} for: {query}", understood, self.note, AS_DATA))))
         elif first:
             lines.append(f"There are no more chunks for: {query}")
         elif not result.hits:
             is_whole = all(entry.stage == "filter" for entry in result.degraded)
             told = "Nothing was found" if is_whole else "The search was incomplete and has no results"
-            lines.append(f"{told} for: {query}\n{self.note or self._said.advice}")
+            lines.append("\n".join(filter(None, (f"{told} for: {query}", understood, self.note or self._said.advice))))
         if any(hit.text.endswith(MARK) for hit in shown):
             lines.append(f"{MARK.strip()} marks a cut: fetch the chunk by its id, the text after Doc:.")
         if (cursor := self.next_cursor) is not None:
@@ -217,6 +219,13 @@ class SearchAnswer(ToolAnswer):
             for rank, (place, hit) in enumerate(zip(self._said.places, shown, strict=False), first + 1)
         ]
         return "\n\n".join(lines)
+
+
+def _understood(result: RetrievalResult) -> str:
+    from retrieval_core.pipeline.results import syntax_summary  # noqa: PLC0415 - the list of tools does not wait
+
+    summary = syntax_summary(result)
+    return f"Understood: {in_one_line(summary, _LEAST_NOTE)}" if summary else ""
 
 
 def _entry(hit: Hit, found: FoundHits, call: ToolCall) -> SearchHit:

@@ -35,6 +35,8 @@ def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], give
     """Search the index with keywords and vectors.
 
     Each result has a score relative to the best one, and its rank in vector and keyword search.
+
+    In QUERY, "a phrase" must occur, -word at the end must not, path:docs/* and field:value filter. All else is text.
     """
     config = given.config()
     given.filters()  # a wrong filter fails before the index is opened

@@ -24,6 +24,7 @@ from retrieval_core.cli.common import (
     warn,
     warn_degraded,
 )
+from retrieval_core.pipeline.results import syntax_summary
 from retrieval_core.pipeline.stages.format import shown_text
 from retrieval_core.run.observe.observer import explain
 from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, RetrievalDone, format_citation
@@ -119,6 +120,8 @@ def _indented(line: str) -> str:
 def _print_problems(result: RetrievalResult) -> None:
     """Print what did not work, and why there are no results."""
     error, note = ("", "") if result.hits else (str(result.metadata.get(name) or "") for name in ("error", "note"))
+    if summary := syntax_summary(result):
+        say(f"Query: {summary}", dim=True)
     warn_degraded(result.degraded, besides=error or note)
     for told in () if result.relevance is None else result.relevance.notes:
         warn(told)

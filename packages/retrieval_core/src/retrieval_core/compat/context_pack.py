@@ -446,7 +446,7 @@ async def aretrieve(
             index = await asyncio.to_thread(open_index, config=config)  # it may read the folder of a model
             stack.push_async_callback(index.aclose)
         count = as_optional(token_counter, TokenCounter, "token_counter") or index.token_counter
-        result = await index.aretrieve(query, condition, top_k=cfg.top_k_dense)
+        result = await index.aretrieve(query, condition, top_k=cfg.top_k_dense, syntax=False)
         found = [(hit.id, hit.score, hit.chunk.text) for hit in result.hits]
         logger.debug("query %r, filters %r: %s", query, filters, found)
         result = replace(result, degraded=degraded + result.degraded)

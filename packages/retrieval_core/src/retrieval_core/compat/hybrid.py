@@ -215,7 +215,7 @@ class StoreRetriever(BaseRetriever, Closing):
         """
         most = self._pipeline.config.limits.max_results
         try:
-            result = await self._pipeline.aretrieve(query, filters, top_k=min(k, most))
+            result = await self._pipeline.aretrieve(query, filters, top_k=min(k, most), syntax=False)
         except IndexNotFoundError:
             return ()
         return tuple(Candidate(hit.id, hit.score, hit.chunk) for hit in result.hits)
@@ -237,7 +237,7 @@ class StoreRetriever(BaseRetriever, Closing):
         Raises:
             RetrievalError: As :meth:`search`.
         """
-        return self._pipeline.retrieve(query, filters, top_k=k).hits
+        return self._pipeline.retrieve(query, filters, top_k=k, syntax=False).hits
 
     def as_retriever(self) -> Retriever:
         """Return it as it is."""
@@ -524,7 +524,7 @@ class RetrievalPipeline(Closing):
     def _asked(self, options: Mapping[str, Any], index_ids: Sequence[str] = ()) -> tuple[Any, dict[str, Any]]:
         """Return the index for the flags of a request, and its other options. The same flags share what is cached."""
         flags = {FLAGS[name]: value for name, value in options.items() if name in FLAGS and value is not None}
-        rest = {name: value for name, value in options.items() if name not in FLAGS}
+        rest = {"syntax": False} | {name: value for name, value in options.items() if name not in FLAGS}
         name = repr((sorted(index_ids), sorted(flags.items())))
         index = self._kept.get(name) if flags or index_ids else self.index
         if index is None:

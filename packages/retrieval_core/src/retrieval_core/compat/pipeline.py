@@ -586,7 +586,7 @@ class RetrievalPipeline(Closing):
         if any(getattr(self, name) is not component for name, component in self._made.items()):
             result = await self._retrieve_by_components(query, filters)
         else:
-            result = _as_result(await index.aretrieve(query, filters))
+            result = _as_result(await index.aretrieve(query, filters, syntax=False))
         result = replace(result, latency_ms=(perf_counter() - started) * 1000)
         found = [(one.id, score, one.page_content) for one, score in zip(result.documents, result.scores, strict=True)]
         logger.debug("query %r, filters %r: %s", query, filters, found)

@@ -195,14 +195,14 @@ class ExecutionMetadata(_Model):
 class RetrievalResponse(_Model):
     """The response to a query: results, or errors.
 
-    ``relevance``, ``degraded`` and ``trace`` are beyond the file.
+    ``query_syntax``, ``relevance``, ``degraded`` and ``trace`` are beyond the file.
 
     Raises:
         pydantic.ValidationError: It contradicts itself. Examples are ranks that do not count from 1, rising
             scores, a wrong ``result_count``, or a status that does not fit the errors.
     """
 
-    left_out = frozenset({"query", "relevance", "degraded", "trace"})
+    left_out = frozenset({"query", "query_syntax", "relevance", "degraded", "trace"})
 
     query: StrictStr | None = None
     """The request's ``query_text``. Only an error may lack it, if the request could not be read."""
@@ -212,6 +212,9 @@ class RetrievalResponse(_Model):
     execution: ExecutionMetadata
     errors: tuple[StrictStr, ...] = ()
     """Messages; at least one if the status is ``error``, otherwise none."""
+    query_syntax: dict[str, Any] | None = None
+    """Conditions that were read from the query, if it has any: ``summary``, ``required``, ``excluded``,
+    ``conditions`` and ``not_found``, the required phrases that no chunk has."""
     relevance: dict[str, Any] | None = None
     """Whether the results answer the query: ``value``, ``unlikely``, ``unknown``, ``other_language``, ``note`` and
     ``explanation``."""

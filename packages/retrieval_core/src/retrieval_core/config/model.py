@@ -167,6 +167,8 @@ class QueryConfig(Settings):
     """Maximum length of a query in code points, after normalisation. Longer ones are cut, and the result reports it."""
     normalize_unicode: bool = True
     """Whether queries are normalised to composed Unicode (NFC)."""
+    syntax: bool = True
+    """Whether ``"a phrase"``, ``-word``, ``path:`` and ``field:value`` in a query are query syntax."""
 
 
 class SearchConfig(Settings):

@@ -449,7 +449,7 @@ def _append(ranking: dict[str, ScoredDocument], result: RetrievalResult) -> bool
 async def _retrieve(
     index: Index, query: str, top_k: int | None = None, condition: Filter | None = None
 ) -> RetrievalResult:
-    result = await index.aretrieve(query, condition, top_k=top_k)
+    result = await index.aretrieve(query, condition, top_k=top_k, syntax=False)
     if result.degraded:
         stage, reason = result.degraded[0].stage, result.degraded[0].reason
         msg = (

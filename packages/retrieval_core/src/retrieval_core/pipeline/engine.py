@@ -4,8 +4,8 @@
 
     key         a digest of the plan, of all stages and of the versions of the stores
     cache       the result of the same query, or of one with the same meaning
-    once        Transform
-    each round  Search, Fuse, Select, Rerank, TopK, DropIrrelevant
+    once        ReadSyntax, Transform
+    each round  Search, Fuse, CheckPhrases, Select, Rerank, TopK, DropIrrelevant
     rewrite     ... and again in other words, while too little was found
     at last     Prune, CheckFilter, Judge, Format, Evaluate
     cache       keeps the result, if nothing failed
@@ -24,6 +24,7 @@ from retrieval_core.errors import SearchError
 from retrieval_core.pipeline.results import as_asked, make_result, with_failures
 from retrieval_core.pipeline.stage_list import deadlines_of
 from retrieval_core.pipeline.stages.state import SearchState, Stage
+from retrieval_core.pipeline.stages.syntax import without_missing_phrases
 from retrieval_core.pipeline.stages.transform import Transform, better_of, searching_again
 from retrieval_core.run.outcomes import Failed, is_callers_fault, value_of
 from retrieval_core.run.sync import SingleFlight, to_a_loop
@@ -125,6 +126,8 @@ class Engine:
         """Return the last state of a query: the stages in order, again in other words while too little was found."""
         first = await self._through(self.stages.once, run, state)
         best = await self._through(self.stages.each_round, run.in_round(1), first)
+        if state.shared_vectors is None and (relaxed := without_missing_phrases(first, best)) is not None:
+            first, best = relaxed, await self._through(self.stages.each_round, run.in_round(1), relaxed)
         late = run.until(REWRITE_SHARE) if self.stages.rewrite else run
         while self.stages.rewrite:
             best = await self._through(self.stages.rewrite, late, best)

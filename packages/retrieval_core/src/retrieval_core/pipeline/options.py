@@ -29,7 +29,7 @@ LONGEST_TURN = 10_000
 """Limits of a conversation; a condenser reads the last turns only."""
 MAX_TOP_K = 1000
 _PLANNED = frozenset(
-    {"top_k", "mode", "score_threshold", "transforms", "variants", "history", "session_id", "use_cache"}
+    {"top_k", "mode", "score_threshold", "transforms", "variants", "history", "session_id", "use_cache", "syntax"}
 )
 """Options that have a field in the plan."""
 
@@ -55,6 +55,8 @@ class QueryOptions(TypedDict, total=False):
             last 100 turns are used, 10,000 characters of each. Default: none.
         session_id: ID of the user's session, for a semantic cache per session. Default: none.
         use_cache: Whether to return and store cached results. Default: ``True``.
+        syntax: Whether ``"a phrase"``, ``-word``, ``path:`` and ``field:value`` in the query are query syntax. Default:
+            ``query.syntax``, ``True``.
         indexes: Names of the indexes to search, if several are open. Default: all.
         max_results_per_query: Maximum number of results from each of several indexes, 1 to 1000. Default: 100.
     """
@@ -67,6 +69,7 @@ class QueryOptions(TypedDict, total=False):
     history: Sequence[Message | Mapping[str, Any]] | None
     session_id: str | None
     use_cache: bool | None
+    syntax: bool | None
     indexes: Sequence[str] | None
     max_results_per_query: int | None
 
@@ -274,6 +277,7 @@ _CHECKS: Mapping[str, Callable[[object], Any]] = {
     "history": turns,
     "session_id": _checked_session,
     "use_cache": _check_of_flag("use_cache"),
+    "syntax": _check_of_flag("syntax"),
     "verify": _check_of_flag("verify"),
     "prompt_override": _checked_prompt,
 }
@@ -361,6 +365,7 @@ def make_plan(
         history=cast("tuple[Message, ...]", options.get("history", ())),
         session_id=options.get("session_id"),
         use_cache=options.get("use_cache") is not False,
+        reads_syntax=options.get("syntax", config.query.syntax) is not False,
         options=further_options(options),
     )
 

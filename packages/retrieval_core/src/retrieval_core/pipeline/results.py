@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.embed import QueryEmbedder
     from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.run.runner import Run
+    from retrieval_core.text.query_syntax import ParsedQuery
     from retrieval_core.types import JSON, Chunk, Query, StageRecord, Vector
 
 logger = logging.getLogger("retrieval_core")
@@ -97,6 +98,8 @@ def make_result(run: Run, state: SearchState, logged: set[Degradation]) -> Retri
         "query_searched": state.query.text,
         "context_truncated": context is not None and context.truncated,
     }
+    if state.syntax is not None:
+        metadata["query_syntax"] = _syntax_to_json(state.syntax, has_missing_phrases=state.has_missing_phrases)
     if state.indexes:
         taken = Counter(hit.source_index for hit in hits)
         metadata["indexes"] = {name: {**told, "hits": taken[name]} for name, told in state.indexes.items()}
@@ -116,6 +119,28 @@ def make_result(run: Run, state: SearchState, logged: set[Degradation]) -> Retri
         evaluation=state.evaluation,
         relevance=state.relevance,
     )
+
+
+def _syntax_to_json(syntax: ParsedQuery, *, has_missing_phrases: bool) -> JSON:
+    """Return what was understood of a query, also as one line for people."""
+    missing = syntax.required if has_missing_phrases else ()
+    if missing:
+        syntax = replace(syntax, required=())
+    named = " and ".join(f'"{phrase}"' for phrase in missing)
+    told = f"not found: {named} (results match the words)" if missing else ""
+    return {
+        "summary": " \u00b7 ".join(filter(None, (syntax.summary(), told))),
+        "required": syntax.required,
+        "excluded": syntax.excluded,
+        "conditions": tuple(map(str, syntax.conditions)),
+        "not_found": missing,
+    }
+
+
+def syntax_summary(result: RetrievalResult) -> str:
+    """Return the line that says what was understood of a query; it is empty if all of it is text."""
+    told = result.metadata.get("query_syntax")
+    return str(told["summary"]) if isinstance(told, Mapping) else ""
 
 
 def _degraded(state: SearchState, logged: set[Degradation]) -> tuple[Degradation, ...]:

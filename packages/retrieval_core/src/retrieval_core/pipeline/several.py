@@ -171,6 +171,7 @@ def plan_several(
     searched = {name: indexes[name] for name in _names(options.get("indexes"), indexes)}
     condition = condition_of(filters)
     of_each: dict[str, Any] = {name: value for name, value in options.items() if name in OF_EACH}
+    of_each["syntax"] = False  # read once, for all of them
     of_each["top_k"] = min(most, max(top_k, config.reranker.candidates if reranks else 0, SHARED_CANDIDATES))
     plans = {name: _plan_of(index, condition, of_each, transformers) for name, index in searched.items()}
     wanted = options.get("transforms")
@@ -187,6 +188,7 @@ def plan_several(
         history=cast("tuple[Message, ...]", options.get("history", ())),
         session_id=options.get("session_id"),
         use_cache=options.get("use_cache") is not False,
+        reads_syntax=options.get("syntax", config.query.syntax) is not False,
         options=further_options(options),
         indexes=plans,
     )

@@ -17,6 +17,7 @@ from retrieval_core.pipeline.stages.rerank import DropIrrelevant, Rerank, TopK
 from retrieval_core.pipeline.stages.search import Fuse, Search, Sources
 from retrieval_core.pipeline.stages.select import Select
 from retrieval_core.pipeline.stages.state import SearchState, Stage, digest
+from retrieval_core.pipeline.stages.syntax import CheckPhrases, ReadSyntax
 from retrieval_core.pipeline.stages.transform import Rewrite, Transform
 from retrieval_core.run.outcomes import Failed
 
@@ -83,11 +84,14 @@ def list_stages(
     checking: tuple[Stage, ...]
     if isinstance(searched, Sources):
         store, questions = searched.store, searched.questions
-        finding = (Search(searched, config, searching), Fuse(config), Select(store, shares.select - shares.search))
+        search, select = Search(searched, config, searching), Select(store, shares.select - shares.search)
+        finding = (search, Fuse(config), CheckPhrases(store), select)
+        stores = {"": store}
         checking = (CheckFilter(store), Judge(store, None if questions is None else questions.embedder, config))
     else:
         finding = (SearchIndexes(searched, searching), Merge(searched, config, reranks=bool(given.rerankers)))
         checking = ()  # done for each index
+        stores = {name: index.store for name, index in searched.items()}
     improving: list[Stage] = [TopK()]
     if given.rerankers:
         kept_scores = kept_reranks(config.cache, now)
@@ -96,7 +100,10 @@ def list_stages(
         before = shares.rerank if given.rerankers else shares.select
         improving.append(DropIrrelevant(given.relevance_filter, config, shares.relevance - before))
     return Stages(
-        once=(Transform(given.condenser, given.transformers, config, shares.transform),),
+        once=(
+            ReadSyntax(stores),
+            Transform(given.condenser, given.transformers, config, shares.transform),
+        ),
         each_round=(*finding, *improving),
         rewrite=() if given.rewriter is None else (Rewrite(given.rewriter, config),),
         at_last=(

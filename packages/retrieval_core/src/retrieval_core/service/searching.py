@@ -59,7 +59,14 @@ MOST_INDEXES = 32
 class QueryRequest(ServiceModel):
     """A query to one or several indexes."""
 
-    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY, description="In plain language")]
+    query: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=LONGEST_QUERY,
+            description='Plain language. "a phrase" is required, -word at the end excluded; path:docs/*, field:value',
+        ),
+    ]
     filters: Annotated[
         dict[str, Any] | None,
         Field(description='Filter, such as {"year": {"$gte": 2020}}'),

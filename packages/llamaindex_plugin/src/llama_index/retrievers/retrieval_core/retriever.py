@@ -258,6 +258,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
                 for text in query.custom_embedding_strs or ()
                 if text != query.query_str and text.strip()
             ],
+            "syntax": False,  # language models write these queries as text
         }
         return all_of(self._filter, as_filter(asked.filters)), options
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Candidate, HeldIndex, Linked, Message, Variant
     from retrieval_core.run.outcomes import Failed
     from retrieval_core.run.runner import Run
+    from retrieval_core.text.query_syntax import ParsedQuery
     from retrieval_core.types import (
         JSON,
         Chunk,
@@ -43,6 +44,21 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 Candidates: TypeAlias = "tuple[Candidate, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """What the text of each chunk must and must not contain, in the form of :func:`text.query_syntax.folded`.
+
+    Attributes:
+        required: All of them must occur.
+        excluded: None of them may occur.
+        condition: A filter that the store can't evaluate.
+    """
+
+    required: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    condition: Filter | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +84,8 @@ class Plan:
         session_id: Whose question it is, where results are not shared between sessions.
         use_cache: Whether the result may be one that was kept.
         options: Further options of the query, by name; a stage reads its own.
+        reads_syntax: Whether the query is read as query syntax.
+        phrases: What the text of each passage must and must not contain; ``None`` for anything.
         indexes: The plan of each of several indexes that are searched, by name; empty for one.
     """
 
@@ -89,6 +107,8 @@ class Plan:
     session_id: str | None = field(default=None, compare=False)
     use_cache: bool = field(default=True, compare=False)
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    reads_syntax: bool = False
+    phrases: Phrases | None = None
     indexes: Mapping[str, Plan] = field(default_factory=dict[str, "Plan"])
 
     @cached_property
@@ -103,8 +123,13 @@ class Plan:
 
     @property
     def depth(self) -> int | None:
-        """How many candidates are looked at; ``None`` for all: with a threshold any of them may pass it."""
-        return None if self.score_threshold is not None else max(self.shortlist, self.fetch_k or 0)
+        """How many candidates are looked at; ``None`` for all: with a threshold or phrases any of them may pass."""
+        return self.least_depth if self.score_threshold is None and self.phrases is None else None
+
+    @property
+    def least_depth(self) -> int:
+        """How many of the candidates that pass are looked at."""
+        return max(self.shortlist, self.fetch_k or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +213,8 @@ class SearchState:
         query: The query of this search: the question, or the one that a rewriter put in its place.
         plan: The settings of this query.
         held: The current version of the index in memory; ``None`` if there is none.
+        syntax: The parts of the query that are syntax; ``None`` if all of it is text.
+        has_missing_phrases: Whether nothing had the required phrases, so that they were searched for as text.
         shared_vectors: Vectors of the query that the indexes share, if it is one of several that are searched.
         variants: Further texts to search for.
         linked: Chunks that transformers found without a search.
@@ -221,6 +248,8 @@ class SearchState:
     query: Query
     plan: Plan
     held: HeldIndex | None = None
+    syntax: ParsedQuery | None = None
+    has_missing_phrases: bool = False
     shared_vectors: SharedVectors | None = None
     variants: tuple[Variant, ...] = ()
     linked: tuple[Linked, ...] = ()
