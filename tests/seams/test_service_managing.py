@@ -82,3 +82,17 @@ def test_a_tenant_checks_no_citations(folder: Path) -> None:
     request = searching.SourcesRequest(sources=())
     with pytest.raises(NotPermittedError, match="each quote"):
         call(folder, (searching.check_sources, request), tenant=Eq("team", "red"))
+
+
+def test_a_filter_on_a_field_of_chunks_says_so(folder: Path) -> None:
+    """An empty list alone would look as if no document matched."""
+    answers = call(
+        folder,
+        (managing.ingest_paths, managing.IngestPathsRequest(paths=(folder / "notes",))),
+        (managing.find_documents, managing.FindRequest(filters={"page": 1})),
+        (managing.find_documents, managing.FindRequest(filters={"source": "absent.md"})),
+        **OWNER,
+    )
+    assert (answers[1].count, answers[2].count) == (0, 0)
+    assert "no document has the field page" in answers[1].note
+    assert answers[2].note is None

@@ -47,9 +47,6 @@ class Odd:
     async def aedited_since(self, _chunks: object) -> frozenset[str]:
         return frozenset()
 
-    def may_be_edited(self, _chunks: object) -> bool:
-        return False
-
     async def aload(self) -> None:
         """There is nothing to load."""
 

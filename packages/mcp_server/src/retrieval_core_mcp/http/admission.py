@@ -17,7 +17,7 @@ BODIES = 4
 """Requests that may arrive at a time, for each that may be in progress."""
 
 
-class Shares:
+class Places:
     """Places of which no caller takes all.
 
     A caller may take a further place if at least as many are free as it has after that. A single caller gets half of
@@ -89,9 +89,9 @@ class Admission:
 
     def __init__(self, most: int, most_streams: int) -> None:
         too_many = "too many requests arrive; send this one in a moment"
-        self._bodies = Shares(BODIES * most, too_many, {"connection": "close"})
-        self._requests = Shares(most, "the service is busy; ask again in a moment")
-        self._streams = Shares(most_streams, "too many streams are open; open another one in a moment")
+        self._bodies = Places(BODIES * most, too_many, {"connection": "close"})
+        self._requests = Places(most, "the service is busy; ask again in a moment")
+        self._streams = Places(most_streams, "too many streams are open; open another one in a moment")
         self._ending = False
 
     @property
@@ -126,7 +126,7 @@ class Admission:
         """
         return self._held(self._streams, caller)
 
-    def _held(self, places: Shares, caller: str | None) -> AbstractContextManager[None]:
+    def _held(self, places: Places, caller: str | None) -> AbstractContextManager[None]:
         if self._ending:
             raise ending()
         return places.held(caller)

@@ -98,11 +98,11 @@ def read_arguments(content: Mapping[str, Any], kind: type[M], parameters: Mappin
         raise RequestError(400, *list(messages.values())[:MOST_MESSAGES]) from None
 
 
-def unknown_field(name: str, known: list[str]) -> str:
-    """Return the message on a field that a body must not have."""
+def unknown_field(name: str, known: list[str], kind: str = "field") -> str:
+    """Return the message on a field or parameter that a request must not have."""
     near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"the fields are {', '.join(known)}"
-    return f"unknown field {in_one_line(name, 60)}; {hint}"
+    hint = f"did you mean {near[0]}?" if near else f"the {kind}s are {', '.join(known) or 'none'}"
+    return f"unknown {kind} {in_one_line(name, 60)}; {hint}"
 
 
 def _clean(value: Any) -> Any:

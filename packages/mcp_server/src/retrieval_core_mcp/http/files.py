@@ -12,7 +12,7 @@ from retrieval_core.errors import EmbeddingError
 from retrieval_core.ingest.readers import supported_suffixes
 from retrieval_core.service.uploads import FOLDER, ingest_upload, uploads_folder
 from retrieval_core_mcp.fitting import in_one_line
-from retrieval_core_mcp.http.admission import Shares, ending
+from retrieval_core_mcp.http.admission import Places, ending
 from retrieval_core_mcp.http.bodies import check_kind
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.http.problems import refused
@@ -43,7 +43,7 @@ class Files:
         self._settings = settings
         # The other places are for those who ask; of a file that has no place, nothing is read.
         message = "too many files are on their way into the indexes; send this one in a moment"
-        self._places = Shares(max(1, settings.max_requests // 2), message, {"connection": "close"})
+        self._places = Places(max(1, settings.max_requests // 2), message, {"connection": "close"})
 
     def accepted(self) -> dict[str, Any]:
         """Return what is taken, as the contract has it."""

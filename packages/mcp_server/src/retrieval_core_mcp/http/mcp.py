@@ -36,7 +36,7 @@ class McpEndpoint(StreamableHTTPSessionManager):
     A client that begins with ``initialize`` gets a session. Other requests are answered without one, as those of the
     protocol of 2026 always are. Host, origin and token are checked before, and the body is received.
 
-    If the sessions are used up, or a caller has its share (see ``Shares``), a new session replaces the caller's session
+    If the sessions are used up, or a caller has its share (see ``Places``), a new session replaces the caller's session
     that wasn't used for longest and has no request in progress. Its client gets a 404, and opens another one. A caller
     without any replaces one of the caller with the most.
 

@@ -305,6 +305,11 @@ class Asked:
                 note_query(self.call, content)
         elif unknown := [name for name in content if name not in row.body]:
             raise RequestError(400, unknown_field(unknown[0], list(row.body)))
+        known = list(row.parameters.values())
+        if row.path.startswith("/v1/") and (
+            unknown := [name for name in self.request.query_params if name not in known]
+        ):
+            raise RequestError(400, unknown_field(unknown[0], known, "parameter"))
         for name, shown in row.parameters.items():
             if (value := self._parameter(shown, row.schemas[name])) is not None:
                 content[name] = value

@@ -73,7 +73,8 @@ class AnswerAnswer(ToolAnswer):
             unsupported=[shorten(clean(text), LONGEST_NAME) for text in unsupported],
             contradicted=[shorten(clean(text), LONGEST_NAME) for text in contradicted],
             degraded=degraded,
-            note=in_one_line(response.note or "", call.limit // 5) or None,
+            # The text of an answer that abstains says so itself.
+            note=None if response.kind == "abstained" else in_one_line(response.note or "", call.limit // 5) or None,
         )
 
     def render(self) -> str:

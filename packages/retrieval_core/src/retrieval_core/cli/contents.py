@@ -129,6 +129,8 @@ def list_command(*, given: Given) -> None:
     if given.as_json:
         print_json(found)
         return
+    if found.note is not None:
+        warn(found.note)
     _print_lines(found.documents)
     click.echo(f"{count(found.count, 'document')}, {count(sum(each.chunks for each in found.documents), 'chunk')}")
 

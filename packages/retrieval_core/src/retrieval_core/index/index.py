@@ -372,16 +372,6 @@ class Index(RetrievalPipeline):
         }
         return frozenset(chunk.id for chunk in from_files if chunk.source in edited)
 
-    def may_be_edited(self, chunks: Iterable[Chunk]) -> bool:
-        """Return whether the file of any of these chunks has a newer modification time, without reading it.
-
-        If not, :meth:`aedited_since` returns nothing. Blocks until the disk responds.
-
-        Args:
-            chunks: Chunks of this index.
-        """
-        return bool(self._ingester.newer_files_now(_moments(chunks)))
-
     async def aplace_on_page(self, chunk: Chunk, page: int | None = None) -> PlaceOnPage:
         """Return the position of a PDF chunk on one of its pages, read from the original file.
 

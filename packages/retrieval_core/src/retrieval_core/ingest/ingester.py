@@ -322,11 +322,12 @@ class Ingester:
         Raises:
             StoreError: The index cannot be read.
         """
+        if not written:
+            return frozenset()
         await self.read_locations()
-        return await self._pool.run(self.newer_files_now, written) if written else frozenset()
+        return await self._pool.run(self._newer_files, written)
 
-    def newer_files_now(self, written: Mapping[str, datetime]) -> frozenset[str]:
-        """Do what :meth:`newer_files` does, blocking, with the locations that :meth:`read_locations` has read."""
+    def _newer_files(self, written: Mapping[str, datetime]) -> frozenset[str]:
         base, elsewhere = self._base.resolve(), self._elsewhere
         return frozenset(
             source for source, moment in written.items() if _is_newer(base / elsewhere.get(source, source), moment)

@@ -73,7 +73,7 @@ def list_stages(
     Raises:
         InvalidParameterError: One of the extra stages is no stage, or names none of these.
     """
-    shares = Shares.of(
+    shares = DeadlineShares.of(
         reranks=bool(given.rerankers),
         filters=given.relevance_filter is not None,
         rewrites=given.rewriter is not None,
@@ -228,7 +228,7 @@ def deadlines_of(stages: Sequence[Stage]) -> Mapping[Stage, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class DeadlineShares:
     """By which part of the deadline the stages of a pipeline must be done, so that the next ones have time left.
 
     Attributes:
@@ -246,7 +246,7 @@ class Shares:
     transform: float = 0.25
 
     @classmethod
-    def of(cls, *, reranks: bool, filters: bool, rewrites: bool, is_several: bool) -> Shares:
+    def of(cls, *, reranks: bool, filters: bool, rewrites: bool, is_several: bool) -> DeadlineShares:
         """Return the shares for the stages that there are."""
         if rewrites:
             shares = cls(0.4, 0.5, 0.6, 0.7)

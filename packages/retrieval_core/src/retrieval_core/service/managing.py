@@ -16,6 +16,8 @@ from retrieval_core.service.service_context import ServiceModel
 from retrieval_core.service.writing import FileWarning, IngestResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from retrieval_core.ingest.report import Note, OnProgress
     from retrieval_core.service.contents import IndexRequest
     from retrieval_core.service.service_context import ServiceContext
@@ -110,6 +112,7 @@ class FindResponse(ServiceModel):
 
     documents: tuple[DocumentRecord, ...]
     count: int
+    note: Annotated[str | None, Field(description="Why there are none, if the filter names an unknown field")] = None
 
 
 class RemoveNamedRequest(ServiceModel):
@@ -159,15 +162,13 @@ async def ingest_paths(
     report = await index.aingest(
         request.paths, on_progress, follow_links=request.follow_links, gitignore=request.gitignore
     )
+    counts = {name: getattr(report, name) for name in IngestPathsResponse.model_fields if hasattr(report, name)}
     further: dict[str, Any] = {
         "notes": tuple(map(_warning, report.notes)),
         "seconds": round(report.seconds, 3),
-        "skipped_links": report.skipped_links,
-        "ignored": report.ignored,
-        "removed_as_ignored": report.removed_as_ignored,
         "store": await asyncio.to_thread(store_name, index.config, index.store.location),
     }
-    return IngestPathsResponse(**{**dict(IngestResponse.of(report)), **further})
+    return IngestPathsResponse(**{**counts, **dict(IngestResponse.of(report)), **further})
 
 
 async def describe_details(context: ServiceContext, request: IndexRequest) -> IndexDetails:
@@ -217,7 +218,8 @@ async def find_documents(context: ServiceContext, request: FindRequest) -> FindR
     _check_owner(context)
     condition = None if request.filters is None else parse_filter(request.filters)
     index = await context.index(request.index).index()
-    found = [each async for each in index.adocuments() if condition is None or _matches(each, condition)]
+    listed = [each async for each in index.adocuments()]
+    found = [each for each in listed if condition is None or _matches(each, condition)]
     return FindResponse(
         documents=tuple(
             DocumentRecord(
@@ -231,6 +233,7 @@ async def find_documents(context: ServiceContext, request: FindRequest) -> FindR
             for each in found
         ),
         count=len(found),
+        note=None if condition is None or found else _unknown_fields(listed, condition),
     )
 
 
@@ -276,8 +279,23 @@ def _check_owner(context: ServiceContext) -> None:
 def _matches(document: DocumentInfo, condition: Filter) -> bool:
     from retrieval_core.types.filters import matches  # noqa: PLC0415 - most lists have no filter
 
+    return matches(condition, _fields(document))
+
+
+def _fields(document: DocumentInfo) -> dict[str, Any]:
     own = {"document_id": document.id, "title": document.title, "source": document.source}
-    return matches(condition, {**own, "timestamp": _moment(document), **document.metadata})
+    return {**own, "timestamp": _moment(document), **document.metadata}
+
+
+def _unknown_fields(documents: Sequence[DocumentInfo], condition: Filter) -> str | None:
+    """Return a note on fields of a filter that no document has; ``None`` if each is a field of a document."""
+    from retrieval_core.types.filters import lookup, paths_of  # noqa: PLC0415 - most lists have no filter
+
+    known = [_fields(document) for document in documents]
+    unknown = [name for name in sorted(paths_of(condition)) if all(lookup(each, name) is None for each in known)]
+    if not documents or not unknown:
+        return None
+    return f"no document has the field {' or '.join(unknown)}; fields of chunks, such as page, are for searches only"
 
 
 def _moment(document: DocumentInfo) -> str | None:

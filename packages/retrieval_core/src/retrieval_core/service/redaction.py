@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrieval_core.config import without_credentials
+from retrieval_core.config import without_secrets
 from retrieval_core.errors import MissingExtraError, RetrievalError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def redactor(configs: Iterable[RetrievalConfig]) -> Redact:
                 places |= {str(Path(place).absolute()): name, str(place): name}
 
     def redact(text: str) -> str:
-        text = without_credentials(text)
+        text = without_secrets(text)
         for place, name in places.items():
             text = text.replace(place, name)
         line = " ".join(_CONTROL.sub(" ", _PATH.sub(_hidden, text)).split())

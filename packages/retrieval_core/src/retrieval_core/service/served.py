@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.errors import InvalidParameterError, NotFoundError, RetrievalError
+from retrieval_core.errors import EmbeddingError, InvalidParameterError, NotFoundError, RetrievalError
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.service.redaction import redactor
 
@@ -194,7 +194,9 @@ class ServedIndex:
             await index.adescribe()
             if index.embedder is not None:
                 await self.loaded()
-                await index.aretrieve(WARM_UP, top_k=1, mode="dense")
+                result = await index.aretrieve(WARM_UP, top_k=1, mode="dense")
+                if any(each.stage == "embed" for each in result.degraded):
+                    return EmbeddingError.__name__
         except RetrievalError as error:
             return type(error).__name__
         return None

@@ -25,7 +25,7 @@ PATIENCE = 5.0
 """Seconds that closing waits for a call, which cannot be interrupted."""
 
 
-class Calls:
+class PartCalls:
     """Calls one part of LlamaIndex.
 
     Args:

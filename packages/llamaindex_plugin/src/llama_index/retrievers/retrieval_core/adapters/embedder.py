@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls, has_async_client
+from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls, has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.config import host_of
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError, MalformedAnswerError
@@ -90,7 +90,7 @@ class LlamaIndexEmbedder(Embedder):
         self._dimension = dimension or _told_dimension(model)
         self._id = name or embedder_id_of(model)
         is_async = has_async_client(model) if is_async is None else is_async
-        self._calls = Calls(model, is_async=is_async, retries=not self._clients)
+        self._calls = PartCalls(model, is_async=is_async, retries=not self._clients)
 
     @property
     def id(self) -> str:

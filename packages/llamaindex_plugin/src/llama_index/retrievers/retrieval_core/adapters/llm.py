@@ -11,7 +11,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
 from pydantic import RootModel
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls, has_async_client
+from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls, has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import LLM, Completion
@@ -58,7 +58,7 @@ class LlamaIndexLLM(LLM):
         check_kind(llm, "llm", LlamaLLM, "a language model of LlamaIndex (one of retrieval-core needs no wrapper)")
         self._llm = llm
         is_async = has_async_client(llm) if in_threads is None else not in_threads
-        self._calls = Calls(llm, is_async=is_async)
+        self._calls = PartCalls(llm, is_async=is_async)
 
     @property
     def id(self) -> str:

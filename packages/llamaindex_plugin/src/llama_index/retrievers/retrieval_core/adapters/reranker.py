@@ -10,7 +10,7 @@ from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls
+from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.errors import MalformedAnswerError, checked_count
 from retrieval_core.ports import Reranker, RerankScores
@@ -61,7 +61,7 @@ class LlamaIndexReranker(Reranker):
         self._postprocessor = postprocessor
         self._batch_size = checked_count(batch_size, "batch_size")
         self._id = name or _identity(postprocessor)
-        self._calls = Calls(postprocessor, is_async=is_async)
+        self._calls = PartCalls(postprocessor, is_async=is_async)
 
     @property
     def id(self) -> str:

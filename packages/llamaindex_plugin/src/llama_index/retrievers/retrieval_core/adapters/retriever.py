@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.retrievers import BaseRetriever
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls
+from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls
 from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.convert import chunk_with_node
@@ -53,7 +53,7 @@ class LlamaIndexRetriever(Retriever):
         self._retriever = retriever
         self._id = name or f"llama-index/{type(retriever).__name__}/{token_hex(8)}"
         self._who = type(retriever).__name__
-        self._calls = Calls(retriever, is_async=is_async)
+        self._calls = PartCalls(retriever, is_async=is_async)
 
     @property
     def id(self) -> str:

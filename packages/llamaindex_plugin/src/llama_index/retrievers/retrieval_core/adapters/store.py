@@ -15,7 +15,7 @@ from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import FilterOperator, SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery, VectorStoreQueryMode
 
-from llama_index.retrievers.retrieval_core.adapters._calls import Calls
+from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls
 from llama_index.retrievers.retrieval_core.adapters._docstore import DocstorePassages, Passages
 from llama_index.retrievers.retrieval_core.adapters._pushdown import pushed
 from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
@@ -200,7 +200,7 @@ class LlamaIndexStore(ReadOnlyStore):
         self._node_ids = node_ids
         self._refuses_ids = False
         self._similarities = similarities
-        self._calls = Calls(vector_store, is_async=self.abilities.is_async)
+        self._calls = PartCalls(vector_store, is_async=self.abilities.is_async)
         analyzer = analyzer or Analyzer()
         self._nothing = Passages(analyzer)
         self._passages = None
