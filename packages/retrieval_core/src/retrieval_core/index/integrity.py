@@ -16,6 +16,7 @@ from retrieval_core.ports import ChunkRange, Fetched, FetchRequest, StoredDamage
 from retrieval_core.run.outcomes import Failed, is_damage, value_of
 from retrieval_core.run.retry import can_help
 from retrieval_core.types import ChunkValidation, Document, IntegrityReport, SourceDifference
+from retrieval_core.types.documents import first_line_of
 from retrieval_core.types.integrity import difference
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ class IntegrityCheck:
                 continue
             compared = await asyncio.to_thread(compare_chunks, name, state.source, document.text, chunks)
             tally.add(compared, compare_fields(document, chunks))
-            if not await asyncio.to_thread(_is_proved, document, state.recipe):
+            if not await asyncio.to_thread(_is_proved, document, chunks, state.recipe):
                 file.unproven[name] = document
         now = await self._ingester.hash_of(state)
         is_edited = now is not None and now != state.content_hash
@@ -334,9 +335,10 @@ def _whole(names: Sequence[str]) -> FetchRequest:
     return FetchRequest(document_ids=tuple(names), ranges=tuple(map(ChunkRange.whole, names)))
 
 
-def _is_proved(document: Document, recipe: str) -> bool:
+def _is_proved(document: Document, chunks: Sequence[Chunk], recipe: str) -> bool:
     """Whether a document's hash is that of what is kept of it; where it has pages, which are not, it never is."""
-    expected = document_hash(recipe, document.text, document.title, (), document.metadata)
+    first_line = first_line_of(document.text, chunks)
+    expected = document_hash(recipe, document.text, document.title, (), document.metadata, first_line=first_line)
     return expected == document.content_hash
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.run.threads import ThreadPool
     from retrieval_core.types import Metadata
 
-READING_VERSION = 4
+READING_VERSION = 5
 """Part of each file's recipe; grows when readers or splitter make other chunks of the same bytes."""
 
 DOCUMENTS_PER_READ = 32
@@ -49,15 +49,23 @@ def chunking_of(recipe: str) -> ChunkingConfig | None:
 
 
 def document_hash(
-    recipe: str, text: str, title: str | None, pages: Sequence[tuple[int, int, int]], metadata: Metadata
+    recipe: str,
+    text: str,
+    title: str | None,
+    pages: Sequence[tuple[int, int, int]],
+    metadata: Metadata,
+    *,
+    first_line: int | None = None,
 ) -> str:
     """Return the hash of a file's document: of everything that its chunks are made from.
 
     Args:
         recipe: Of its index.
         pages: Number, start and end of each, in the document's text.
+        first_line: Line of the file at which the text begins.
     """
-    return content_hash(json.dumps([recipe, text, title, pages, metadata], sort_keys=True))
+    made_from = [recipe, text, title, pages, metadata, *([first_line] if (first_line or 1) > 1 else [])]
+    return content_hash(json.dumps(made_from, sort_keys=True))
 
 
 class DocumentReader:
@@ -117,7 +125,9 @@ class DocumentReader:
             id=file.source if row is None else f"{file.source}#{row}",
             text=parsed.text,
             source=file.source,
-            content_hash=document_hash(self._recipe, parsed.text, parsed.title, pages, parsed.metadata),
+            content_hash=document_hash(
+                self._recipe, parsed.text, parsed.title, pages, parsed.metadata, first_line=parsed.first_line
+            ),
             title=parsed.title,
             metadata=parsed.metadata,
             timestamp=self._now(),

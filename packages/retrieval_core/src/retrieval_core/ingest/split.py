@@ -406,11 +406,14 @@ def split_document(
     parents = _parents(spans, sections)
     contents = [block for block in blocks if block.kind != "heading"]
     chunks: list[Chunk] = []
+    line, counted = parsed.first_line, 0
     for index, (draft, parent) in enumerate(zip(drafts, parents, strict=True)):
         title, path, _ = headings(draft.path)
         rows, items = _part_ranges(draft.span, contents)
         if parsed.row is not None:  # a row with an id has no number: that changes when rows above it come and go
             rows = (parsed.row, parsed.row) if parsed.key is None else None
+        line, counted = line + text.count("\n", counted, draft.span.start), draft.span.start
+        lines = (line, line + text.count("\n", counted, draft.span.end))
         chunks.append(
             Chunk(
                 id=f"{document.id}#{index}",
@@ -429,6 +432,7 @@ def split_document(
                 timestamp=document.timestamp,
                 embedding_model=embedding_model,
                 metadata=document.metadata,
+                lines=lines if parsed.row is None else None,
             )
         )
     return tuple(chunks), sections

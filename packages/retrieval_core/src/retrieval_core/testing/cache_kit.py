@@ -84,6 +84,7 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
         parent_id="guide.pdf@2",
         row_range=(1, 2),
         item_range=(3, 3),
+        lines=(40, 42),
         title=text,
         source="docs/guide.pdf",
         timestamp=datetime(2024, 5, 1, 12, 30, 1, 5, tzinfo=UTC),

@@ -15,7 +15,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types.escapes import Display, escape_name, valid_unicode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime  # not at run time: the cache's codec puts its own form of it in this place
 
     import numpy as np
@@ -169,6 +169,36 @@ class Span:
     end: int
 
 
+def lines_of(text: str, start: int, end: int, lines: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return the first and last line of a part of a text.
+
+    Args:
+        text: Such as that of a chunk.
+        start: Start of the part in the text, in code points.
+        end: End of the part in the text, in code points.
+        lines: First and last line of the whole text. If the text has another number of lines, each of its parts has
+            all of these.
+    """
+    if lines is None or lines[1] - lines[0] != text.count("\n"):
+        return lines
+    kept = text[start:end].strip()
+    first = lines[0] + text.count("\n", 0, text.find(kept, start))
+    return first, first + kept.count("\n")
+
+
+def first_line_of(text: str, chunks: Iterable[Chunk]) -> int | None:
+    """Return the number of the first line of a document's text; above 1 if its file has front matter above it.
+
+    Args:
+        text: Of the document.
+        chunks: Any of its chunks; ``None`` is returned if their lines are unknown.
+    """
+    for chunk in chunks:
+        if chunk.lines is not None and chunk.span is not None:
+            return chunk.lines[0] - text.count("\n", 0, chunk.span.start)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class PageSpan:
     """The first and the last page, from 1."""
@@ -303,6 +333,8 @@ class Chunk(Display):
         metadata: Your own fields as JSON values, for filters.
         missing_fields: Fields that a record of another program lacks, of ``source_url``, ``chunk_id``, ``chunk_index``
             and ``total_chunks``. Empty for chunks made by this library.
+        lines: First and last line, from 1: of the file for plain text, Markdown and source code, of the indexed text
+            for other formats. ``None`` for table rows and for chunks that were added without a document.
 
     Raises:
         InvalidParameterError: A field has the wrong type, or the metadata is not JSON.
@@ -326,6 +358,7 @@ class Chunk(Display):
     embedding_model: str | None = None
     metadata: Metadata = field(default_factory=FrozenDict)
     missing_fields: tuple[str, ...] = ()
+    lines: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         clean_texts(self, *_CHUNK_TEXTS)
@@ -368,6 +401,8 @@ class Chunk(Display):
             _checked_pair(self, "row_range")
         if self.item_range is not None:
             _checked_pair(self, "item_range")
+        if self.lines is not None:
+            _checked_pair(self, "lines")
         if self.timestamp is not None and not isinstance(self.timestamp, dt.datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise wrong_type(self, "timestamp", "a datetime or None")
 
@@ -436,17 +471,18 @@ def format_citation(place: Place) -> str:
     name = (_UUID.fullmatch(place.document_id) and place.source) or place.document_id
     parts = [f"Doc: {escape_name(name)}"]
     if place.page_span:
-        parts.append(f"Page: {_range(place.page_span.first, place.page_span.last)}")
+        parts.append(f"Page: {format_range(place.page_span.first, place.page_span.last)}")
     if place.section_path:
         parts.append(f"Section: {' > '.join(map(escape_name, place.section_path))}")
     if place.row_range:
-        parts.append(f"Rows: {_range(*place.row_range)}")
+        parts.append(f"Rows: {format_range(*place.row_range)}")
     if place.item_range:
-        parts.append(f"Items: {_range(*place.item_range)}")
+        parts.append(f"Items: {format_range(*place.item_range)}")
     return " | ".join(parts)
 
 
-def _range(first: int, last: int) -> str:
+def format_range(first: int, last: int) -> str:
+    """Return a range of lines, pages or rows as text: ``12-18``, or ``12`` for a single one."""
     return str(first) if first == last else f"{first}-{last}"
 
 

@@ -64,7 +64,7 @@ FIELD_COLUMNS = _names(
 INTEGER_COLUMNS = frozenset(
     _names(
         "chunk_index total_chunks page_first page_last span_start span_end row_first row_last item_first item_last "
-        "documents"
+        "line_first line_last documents"
     )
 )
 """All others hold text."""
@@ -124,6 +124,7 @@ def _chunk_to_row(chunk: Chunk) -> Row:
         chunk.embedding_model,
         _to_json(chunk.metadata),
         chunk.text,
+        *(chunk.lines or (None, None)),
     )
 
 
@@ -146,6 +147,7 @@ def _chunk_from_row(row: Row) -> Chunk:
         embedding_model=row[18],
         metadata=_from_json(row[19]),
         text=row[20],
+        lines=_pair(row[21:23]),
     )
 
 
@@ -253,7 +255,8 @@ def _form(columns: str, to_row: Callable[[T], Row], made_of: Callable[[Row], T])
 
 CHUNKS = _form(
     "id document_id chunk_index total_chunks page_first? page_last? section_path span_start? span_end? parent_id? "
-    "row_first? row_last? item_first? item_last? title? source? content_hash timestamp? embedding_model? metadata text",
+    "row_first? row_last? item_first? item_last? title? source? content_hash timestamp? embedding_model? metadata text "
+    "line_first? line_last?",
     _chunk_to_row,
     _chunk_from_row,
 )

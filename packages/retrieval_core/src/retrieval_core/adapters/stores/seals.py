@@ -32,6 +32,8 @@ _CLAIMS = {
     **dict.fromkeys(("id", "document_id", "kind", "content_hash", "timestamp", "embedding_model"), "identity"),
 }
 """A word for people for each column; columns without one describe the position."""
+UNSEALED = frozenset({"line_first", "line_last"})
+"""Older versions of this library did not write them, and their checksums stay valid."""
 
 
 def _checksum_of(count: int) -> Callable[[Any], int]:
@@ -57,6 +59,8 @@ class Seal:
     def __init__(self, columns: Sequence[str]) -> None:
         places: dict[str, list[int]] = {}
         for position, column in enumerate(columns):
+            if column in UNSEALED:
+                continue
             places.setdefault(_CLAIMS.get(column, "place"), []).append(position)
         self.claims = tuple(places)
         self._parts = tuple((itemgetter(*at), _checksum_of(len(at))) for at in places.values())

@@ -49,6 +49,7 @@ class ParsedDocument:
         pages: In order and without overlaps; empty for formats without pages.
         metadata: Fields of the document itself: the other columns of a row, a Markdown file's front matter.
         row: Number of the row, from 1, where the document is a row of a table.
+        first_line: Line of the file at which the text begins, from 1.
         key: What names the row within its file, from a column ``_id`` or ``id`` whose values are unique; else ``None``.
     """
 
@@ -59,6 +60,7 @@ class ParsedDocument:
     metadata: Metadata = field(default_factory=FrozenDict)
     row: int | None = None
     key: str | None = None
+    first_line: int = 1
 
 
 def page_span(span: Span, pages: Sequence[ParsedPage]) -> PageSpan | None:

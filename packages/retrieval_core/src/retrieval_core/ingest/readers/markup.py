@@ -179,7 +179,8 @@ def read_plain(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
 def read_markdown(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a Markdown file; its front matter becomes metadata and is no part of the text."""
     try:
-        metadata, text = split_front_matter(read_text(path, options))
+        whole = read_text(path, options)
+        metadata, text = split_front_matter(whole)
     except RefusedError as exc:
         raise unreadable(path, str(exc)) from exc
     title = metadata.get("title")
@@ -188,6 +189,7 @@ def read_markdown(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
         markup="markdown",
         title=title.strip() if isinstance(title, str) and title.strip() else first_heading(text),
         metadata=metadata,
+        first_line=1 + whole.count("\n") - text.count("\n"),
     )
 
 

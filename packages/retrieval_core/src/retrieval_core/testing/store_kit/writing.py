@@ -58,6 +58,7 @@ FULL = Chunk(
     parent_id="d.pdf#s1",
     row_range=(3, 5),
     item_range=(1, 2),
+    lines=(4, 5),
     title="Title",
     source="https://example.org/d.pdf?x=1#y",
     timestamp=datetime(2024, 2, 29, 23, 59, 59, 123456, tzinfo=timezone(timedelta(hours=-3, minutes=-30))),

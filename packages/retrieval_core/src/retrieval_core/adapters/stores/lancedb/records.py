@@ -120,7 +120,12 @@ class View:
 
     def select(self, where: str, columns: Sequence[str]) -> Any:
         """Return the rows for which an expression holds, as an Arrow table."""
-        return self.table.search().where(where).limit(ALL).select(list(columns)).to_arrow()
+        there = [name for name in columns if name in self.table.schema.names]
+        rows = self.table.search().where(where).limit(ALL).select(there).to_arrow()
+        for name in columns:
+            if name not in there:  # an older version of this library made the table
+                rows = rows.append_column(name, arrow().nulls(rows.num_rows))
+        return rows
 
     def select_named(
         self, column: str, digests: Iterable[str], columns: Sequence[str], more: str = ""

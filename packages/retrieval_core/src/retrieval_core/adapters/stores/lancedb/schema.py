@@ -69,7 +69,9 @@ VECTOR: Final = "vector"
 ZERO: Final = "_is_zero"
 """Suffix of the column that marks zero vectors, for which LanceDB has no cosine."""
 SEAL: Final = "seal"
-"""Checksums of a record, in hexadecimal; tables of older versions of this library get the column when written to."""
+"""Checksums of a record, in hexadecimal."""
+LATER: Final = {SEAL: "string", "line_first": "bigint", "line_last": "bigint"}
+"""Columns that tables of older versions of this library get when they are written to, with their types."""
 LOOKED_UP: Final = ("key", "owner", "parent", "source_key", "number")
 """Columns with an index of their own, by which rows are found."""
 BATCH: Final = 500

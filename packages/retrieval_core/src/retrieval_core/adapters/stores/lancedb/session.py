@@ -274,9 +274,12 @@ class LanceDBSession:
             elif self._table is None:
                 self._table = self._connection().open_table(self._name)
             table = self._table
-        if schema.SEAL not in table.schema.names:
+        missing = {
+            name: f"cast(NULL as {kind})" for name, kind in schema.LATER.items() if name not in table.schema.names
+        }
+        if missing:
             schema.read_about(table.schema, self.location)
-            table.add_columns({schema.SEAL: "cast(NULL as string)"})
+            table.add_columns(missing)
         if self._view is not None:
             return table
         schema.read_about(table.schema, self.location)

@@ -367,6 +367,7 @@ def chunk_of(metadata: Mapping[str, Any]) -> Chunk:
             timestamp=datetime.fromisoformat(kept["time"]) if "time" in kept else None,
             embedding_model=kept.get("model"),
             metadata=own,
+            lines=_pair(kept.get("lines")),
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         msg = f"a record's field {RECORD} is damaged ({error!r:.80}); index its document anew"
@@ -399,6 +400,7 @@ def _metadata(chunk: Chunk, vector: Sequence[float]) -> dict[str, Any]:
         "parent": chunk.parent_id,
         "rows": chunk.row_range,
         "items": chunk.item_range,
+        "lines": chunk.lines,
         "title": chunk.title,
         "source": chunk.source,
         "hash": chunk.content_hash if chunk.content_hash != bare.content_hash else None,

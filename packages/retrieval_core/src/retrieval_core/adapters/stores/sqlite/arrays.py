@@ -25,6 +25,7 @@ from retrieval_core.adapters.stores.sqlite.read import (
     vectors_from,
     vectors_of,
 )
+from retrieval_core.adapters.stores.sqlite.schema import chunk_columns
 from retrieval_core.adapters.stores.sqlite.words import merged_postings, read_segments, read_stale, weight_of
 from retrieval_core.types.filters import paths_of
 
@@ -295,7 +296,7 @@ def read_index(
     rows = snapshot(connection, None, None)
     alive, numbers = rows.passing, rows.numbers[rows.passing]
     records = Records(
-        _read(connection, CHUNKS, "chunks ORDER BY number"),
+        _read(connection, CHUNKS, "chunks ORDER BY number", chunk_columns(connection)),
         _read(connection, SECTIONS, "sections"),
         _read(connection, DOCUMENTS, "documents"),
     )
@@ -336,6 +337,6 @@ def _size(connection: Connection, chunks: int, dimension: int) -> int:
     return chunks * (4 * dimension + RECORD_BYTES) + sum(connection.execute(_SIZE).fetchone())
 
 
-def _read(connection: Connection, form: RowForm[T], table: str) -> list[T]:
-    rows = connection.execute(f"SELECT {', '.join(form.columns)} FROM {table}")  # noqa: S608 - constants
+def _read(connection: Connection, form: RowForm[T], table: str, columns: str = "") -> list[T]:
+    rows = connection.execute(f"SELECT {columns or ', '.join(form.columns)} FROM {table}")  # noqa: S608 - constants
     return [form.from_row(row) for row in rows]

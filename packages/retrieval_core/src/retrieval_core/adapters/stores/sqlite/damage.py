@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, indexed_text_of
-from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum
+from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, UNSEALED, checksum
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
 from retrieval_core.adapters.stores.sqlite.read import has_seals, is_sealed
 from retrieval_core.adapters.stores.sqlite.words import bag_of, read_bags, rebuild_postings
@@ -41,8 +41,9 @@ ALTER TABLE state ADD COLUMN documents INTEGER;
 ALTER TABLE state ADD COLUMN counted INTEGER;
 """
 # The columns are constants of this library; what users name is always bound.
-_CHUNKS = f"SELECT chunks.number, record, {', '.join(CHUNKS.columns)} FROM chunks LEFT JOIN seals USING (number)"  # noqa: S608
-_UNSEALED = f"SELECT chunks.number, NULL, {', '.join(CHUNKS.columns)} FROM chunks"  # noqa: S608
+_SEALED = ", ".join(name for name in CHUNKS.columns if name not in UNSEALED)
+_CHUNKS = f"SELECT chunks.number, record, {_SEALED} FROM chunks LEFT JOIN seals USING (number)"  # noqa: S608
+_UNSEALED = f"SELECT chunks.number, NULL, {_SEALED} FROM chunks"  # noqa: S608
 _DOCUMENTS = f"SELECT id, seal, {', '.join(DOCUMENTS.columns)} FROM documents WHERE seal IS NOT NULL"  # noqa: S608
 _SECTIONS = f"SELECT document_id, seal, {', '.join(SECTIONS.columns)} FROM sections WHERE seal IS NOT NULL"  # noqa: S608
 _COUNT = """

@@ -11,6 +11,7 @@ from retrieval_core.adapters.stores.fields import FieldCounter
 from retrieval_core.adapters.stores.local import Match
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, FIELD_COLUMNS, SECTIONS, SOURCES, FieldReader
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
+from retrieval_core.adapters.stores.sqlite.schema import chunk_columns
 from retrieval_core.ports import Fetched, Manifest
 from retrieval_core.types.filters import chunk_fields, matches
 
@@ -36,14 +37,12 @@ LARGEST_INTEGER = 2**63 - 1
 FIELDS = ", ".join(FIELD_COLUMNS)
 
 # The columns are constants of this library; what users name is always bound.
-_CHUNKS = f"SELECT number, {', '.join(CHUNKS.columns)} FROM chunks"  # noqa: S608
 _FIELDS = f"SELECT {FIELDS} FROM chunks"  # noqa: S608
 _SECTIONS = f"SELECT {', '.join(SECTIONS.columns)} FROM sections"  # noqa: S608
 _DOCUMENTS = f"SELECT {', '.join(DOCUMENTS.columns)} FROM documents"  # noqa: S608
 _DOCUMENT_IDS = "SELECT id FROM documents UNION SELECT document_id FROM chunks"
 _WAITING = "late_vectors JOIN chunks USING (number) WHERE generation IS NULL"
 _WAITS = "late_vectors ON late_vectors.number = chunks.number AND generation IS NULL"
-_WAITING_CHUNKS = f"SELECT chunks.number, {', '.join(CHUNKS.columns)} FROM chunks JOIN {_WAITS}"  # noqa: S608 - constants
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -189,12 +188,13 @@ def fields(connection: Connection) -> dict[str, FieldInfo]:
 
 
 def _chunk_rows(connection: Connection, request: FetchRequest) -> Iterator[Sequence[Any]]:
-    yield from by_id(connection, _CHUNKS, request.chunk_ids)
+    select = f"SELECT number, {chunk_columns(connection)} FROM chunks"  # noqa: S608
+    yield from by_id(connection, select, request.chunk_ids)
     for part in request.ranges:
         if part.first <= LARGEST_INTEGER and storable((part.document_id,)):
             first, last = max(0, part.first), min(part.last, LARGEST_INTEGER)
             yield from connection.execute(
-                f"{_CHUNKS} WHERE document_id = ? AND chunk_index BETWEEN ? AND ?", (part.document_id, first, last)
+                f"{select} WHERE document_id = ? AND chunk_index BETWEEN ? AND ?", (part.document_id, first, last)
             ).fetchall()  # a damaged row ends the reading, and no cursor may outlive its connection
 
 
@@ -251,7 +251,8 @@ def count_unembedded(connection: Connection) -> int:
 def waiting(connection: Connection, chunks: Iterable[Chunk]) -> dict[str, int]:
     """Return the numbers of those chunks, by id, that wait for their vector and have the same text to embed."""
     texts = {chunk.id: chunk.indexed_text for chunk in chunks}
-    kept = ((number, CHUNKS.from_row(row)) for number, *row in by_id(connection, _WAITING_CHUNKS, texts))
+    select = f"SELECT chunks.number, {chunk_columns(connection)} FROM chunks JOIN {_WAITS}"  # noqa: S608 - constants
+    kept = ((number, CHUNKS.from_row(row)) for number, *row in by_id(connection, select, texts))
     return {chunk.id: number for number, chunk in kept if chunk.indexed_text == texts[chunk.id]}
 
 

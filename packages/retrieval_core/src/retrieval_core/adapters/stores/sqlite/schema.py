@@ -6,6 +6,7 @@ import sqlite3
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias
 
+from retrieval_core.adapters.stores.rows import CHUNKS
 from retrieval_core.errors import IndexFormatError
 
 if TYPE_CHECKING:
@@ -70,6 +71,23 @@ CREATE TABLE late_vectors (number INTEGER PRIMARY KEY, generation INTEGER);
 CREATE INDEX late_vectors_by_generation ON late_vectors (generation);
 """
 
+_LINES = """
+ALTER TABLE chunks ADD COLUMN line_first INTEGER;
+ALTER TABLE chunks ADD COLUMN line_last INTEGER;
+"""
+
+# Lines of chunks that older versions of this library wrote, from their ranges and the texts of their documents. Rows of
+# tables have none. Front matter is not in the text, so lines below it are unknown until the file is indexed again.
+_LINE_OF = """
+(SELECT 1 + length(before) - length(replace(before, char(10), '')) FROM (
+    SELECT substr(documents.text, 1, {offset}) AS before FROM documents WHERE documents.id = chunks.document_id
+        AND substr(id, 1, length(source) + 1) <> source || '#'
+        AND (metadata = '{{}}' OR NOT (lower(source) GLOB '*.md' OR lower(source) GLOB '*.mdx'
+            OR lower(source) GLOB '*.markdown'))
+))
+"""
+_COMPUTED = {"line_first": _LINE_OF.format(offset="span_start"), "line_last": _LINE_OF.format(offset="span_end")}
+
 # What the blobs hold, and how segments come and go, is in postings.py.
 _WORDS = """
 CREATE TABLE word_segments (
@@ -118,7 +136,7 @@ def read_format(connection: Connection, path: Path) -> int:
 
 def create_tables(connection: Connection, manifest: Manifest) -> None:
     """Make an empty index, inside the open transaction."""
-    _execute(connection, _TABLES + _TOKENS + _WORDS + _LATE_VECTORS)
+    _execute(connection, _TABLES + _TOKENS + _WORDS + _LATE_VECTORS + _LINES)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("INSERT INTO state (identity, generation) VALUES (?, 0)", (token_hex(),))
@@ -140,6 +158,26 @@ def convert_tables(connection: Connection) -> None:
         _execute(connection, _TOKENS)
     _execute(connection, _WORDS + _LATE_VECTORS + "DROP TABLE words;")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def has_lines(connection: Connection) -> bool:
+    """Whether the lines of chunks are stored; otherwise they are computed."""
+    return (
+        connection.execute("SELECT 1 FROM pragma_table_info('chunks') WHERE name = 'line_first'").fetchone() is not None
+    )
+
+
+def add_lines(connection: Connection) -> None:
+    """Store the lines of chunks that an older version of this library wrote, inside the open transaction."""
+    if not has_lines(connection):
+        _execute(connection, _LINES)
+        connection.execute(f"UPDATE chunks SET {', '.join(f'{name} = {line}' for name, line in _COMPUTED.items())}")  # noqa: S608
+
+
+def chunk_columns(connection: Connection) -> str:
+    """Return the columns of a chunk's row as SQL, for a statement that names the table ``chunks``."""
+    computed = {} if has_lines(connection) else _COMPUTED
+    return ", ".join(computed.get(name, name) for name in CHUNKS.columns)
 
 
 def drop_named_vectors(connection: Connection) -> None:

@@ -278,6 +278,7 @@ def _prepared(identity: Identity, analyzer: Analyzer, path: Path, connection: Co
     identity.check_manifest(manifest)
     if version != schema.FORMAT:
         schema.convert_tables(connection)
+    schema.add_lines(connection)
     schema.drop_named_vectors(connection)
     if version != schema.FORMAT or manifest.analyzer != analyzer.id:
         from retrieval_core.adapters.stores.sqlite import write  # noqa: PLC0415 - numpy is slow to import
