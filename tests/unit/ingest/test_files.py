@@ -11,7 +11,10 @@ import pytest
 
 from retrieval_core.ingest.files import discover, hash_file, location_of
 
-SUFFIXES = frozenset({".md", ".txt"})
+
+def is_read(path: Path) -> bool:
+    """Whether a file counts in these tests."""
+    return path.suffix.lower() in {".md", ".txt"}
 
 
 def write(folder: Path, *names: str) -> None:
@@ -24,7 +27,7 @@ def write(folder: Path, *names: str) -> None:
 def test_folders_are_walked_in_order_and_hidden_or_unknown_files_passed_over(tmp_path: Path) -> None:
     """Only files with a known suffix, in any case, count; names with a dot in front do not, nor what is below them."""
     write(tmp_path, "docs/b.md", "docs/a/c.TXT", "docs/picture.png", "docs/.hidden.md", "docs/.git/d.md")
-    found = discover([tmp_path / "docs"], tmp_path, SUFFIXES)
+    found = discover([tmp_path / "docs"], tmp_path, is_read)
     assert [file.source for file in found.files] == ["docs/a/c.TXT", "docs/b.md"]
     assert [file.size for file in found.files] == [len("docs/a/c.TXT"), len("docs/b.md")]
     assert found.folders == (tmp_path / "docs",)
@@ -33,19 +36,19 @@ def test_folders_are_walked_in_order_and_hidden_or_unknown_files_passed_over(tmp
 def test_a_named_file_counts_whatever_its_suffix(tmp_path: Path) -> None:
     """Who names a file wants it read, or wants to hear why it cannot be."""
     write(tmp_path, "notes.xyz")
-    assert [file.source for file in discover([tmp_path / "notes.xyz"], tmp_path, SUFFIXES).files] == ["notes.xyz"]
+    assert [file.source for file in discover([tmp_path / "notes.xyz"], tmp_path, is_read).files] == ["notes.xyz"]
 
 
 def test_a_file_named_twice_is_found_once(tmp_path: Path) -> None:
     """A file and its folder name the same source."""
     write(tmp_path, "docs/a.md")
-    assert len(discover([tmp_path / "docs", tmp_path / "docs/a.md"], tmp_path, SUFFIXES).files) == 1
+    assert len(discover([tmp_path / "docs", tmp_path / "docs/a.md"], tmp_path, is_read).files) == 1
 
 
 def test_missing_paths_are_told_apart(tmp_path: Path) -> None:
     """What does not exist is reported and stops nothing."""
     write(tmp_path, "a.md")
-    found = discover([tmp_path / "nowhere", tmp_path / "a.md"], tmp_path, SUFFIXES)
+    found = discover([tmp_path / "nowhere", tmp_path / "a.md"], tmp_path, is_read)
     assert (found.refused, found.gone) == ((), {"nowhere": tmp_path / "nowhere"})
     assert len(found.files) == 1
 
@@ -55,7 +58,7 @@ def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
     """A link to a folder above would never end."""
     write(tmp_path, "docs/a.md")
     (tmp_path / "docs/loop").symlink_to(tmp_path, target_is_directory=True)
-    assert [file.source for file in discover([tmp_path / "docs"], tmp_path, SUFFIXES).files] == ["docs/a.md"]
+    assert [file.source for file in discover([tmp_path / "docs"], tmp_path, is_read).files] == ["docs/a.md"]
 
 
 def test_names_are_relative_to_the_base_also_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +84,7 @@ def test_a_folder_covers_what_lies_below_it(tmp_path: Path, folder: str, source:
     """Vanished files are looked for below the folders that were walked and nowhere else."""
     base = tmp_path / "base"
     (base / folder).mkdir(parents=True)
-    assert discover([base / folder], base, SUFFIXES).covers(source) is covered
+    assert discover([base / folder], base, is_read).covers(source) is covered
 
 
 def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
@@ -93,7 +96,7 @@ def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
 def test_a_folder_above_the_base_covers_just_what_lies_below_it(tmp_path: Path) -> None:
     """Names that begin with ``..`` are compared as places, not as texts."""
     write(tmp_path, "arch/a.md", "app/n.md", "app/sub/w.md")
-    found = discover([tmp_path / "app"], tmp_path / "app/sub", SUFFIXES)
+    found = discover([tmp_path / "app"], tmp_path / "app/sub", is_read)
     assert [file.source for file in found.files] == ["../n.md", "w.md"]
     assert found.covers("../n.md")
     assert found.covers("gone.md")
@@ -111,7 +114,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_gone(tmp_path: Path, monkeypa
         return listing(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    found = discover([tmp_path / "docs"], tmp_path, SUFFIXES)
+    found = discover([tmp_path / "docs"], tmp_path, is_read)
     assert [file.source for file in found.files] == ["docs/a.md"]
     assert found.refused == ((tmp_path / "docs/closed", "the folder cannot be read: Permission denied"),)
     assert found.covers("docs/gone.md")
@@ -122,7 +125,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_gone(tmp_path: Path, monkeypa
 def test_what_is_no_ordinary_file_is_refused(tmp_path: Path) -> None:
     """Reading a pipe would wait for ever."""
     os.mkfifo(tmp_path / "pipe.md")
-    found = discover([tmp_path / "pipe.md"], tmp_path, SUFFIXES)
+    found = discover([tmp_path / "pipe.md"], tmp_path, is_read)
     assert found.refused == ((tmp_path / "pipe.md", "it is no ordinary file"),)
 
 
@@ -131,6 +134,6 @@ def test_a_name_that_is_not_unicode_is_refused(tmp_path: Path) -> None:
     """It could be neither kept nor printed; the files beside it are found."""
     write(tmp_path, "a.md")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.md")).write_text("b")
-    found = discover([tmp_path], tmp_path, SUFFIXES)
+    found = discover([tmp_path], tmp_path, is_read)
     assert [file.source for file in found.files] == ["a.md"]
     assert [reason for _, reason in found.refused] == ["its name is not valid Unicode; rename it"]

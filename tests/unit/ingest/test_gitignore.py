@@ -96,7 +96,7 @@ def test_what_is_ignored_is_what_git_ignores(working_tree: Path, ignore_files: d
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / ".gitignore").write_bytes(text.encode())
         ignored = git(root, "check-ignore", "--stdin", "-z", "--no-index", text="\0".join(there)).split("\0")
-        found = discover([root], root, {"", ".b"})
+        found = discover([root], root, lambda path: path.suffix in {"", ".b"})
         assert [file.source for file in found.files] == [path for path in there if path not in ignored]
 
 
@@ -125,7 +125,7 @@ def tree(folder: Path, files: dict[str, str]) -> Path:
 
 
 def sources(folder: Path, base: Path, **options: bool) -> list[str]:
-    return [file.source for file in discover([folder], base, {".md"}, **options).files]
+    return [file.source for file in discover([folder], base, lambda path: path.suffix == ".md", **options).files]
 
 
 def test_a_line_that_is_longer_than_any_path_is_passed_over() -> None:
@@ -156,7 +156,7 @@ def test_what_is_named_counts_although_it_is_ignored(tmp_path: Path) -> None:
         tmp_path,
         {".git/x": "", ".gitignore": "build\na.md\n*.tmp.md", "a.md": "", "build/b.md": "", "build/c.tmp.md": ""},
     )
-    found = discover([tmp_path / "a.md", tmp_path / "build"], tmp_path, {".md"})
+    found = discover([tmp_path / "a.md", tmp_path / "build"], tmp_path, lambda path: path.suffix == ".md")
     assert [file.source for file in found.files] == ["a.md", "build/b.md"]
     assert {path.name for path in found.ignored} == {"c.tmp.md"}
 
@@ -171,7 +171,7 @@ def test_a_named_folder_in_one_that_ignores_everything_is_read(tmp_path: Path) -
 def test_files_and_folders_that_would_have_been_read_are_counted(tmp_path: Path) -> None:
     """A folder counts once, however much is in it; other kinds of files and hidden ones would not have been read."""
     tree(tmp_path, {".gitignore": "*\n!/*.md\nb.md", "a.md": "", "b.md": "", "c.bin": "", ".d.md": "", "e/f.md": ""})
-    found = discover([tmp_path], tmp_path, {".md"})
+    found = discover([tmp_path], tmp_path, lambda path: path.suffix == ".md")
     assert {path.relative_to(tmp_path).as_posix() for path in found.ignored} == {"b.md", "e"}
 
 
@@ -192,7 +192,7 @@ def test_rules_that_cannot_be_read_are_reported(tmp_path: Path, monkeypatch: pyt
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    found = discover([tmp_path], tmp_path, {".md"})
+    found = discover([tmp_path], tmp_path, lambda path: path.suffix == ".md")
     assert [(path.name, reason) for path, reason in found.refused] == [
         (".gitignore", "it cannot be read, so nothing is ignored by it: Permission denied")
     ]

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SUFFIXES = frozenset({".md"})
+
+def is_read(path: Path) -> bool:
+    """Whether a file counts in these tests."""
+    return path.suffix == ".md"
+
+
 LINES = [
     "# h",
     "a",
@@ -155,7 +160,7 @@ def folders(tmp_path: Path) -> Path:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links need rights there")
 def test_links_out_of_the_folder_are_skipped_and_counted(tmp_path: Path) -> None:
     """Whoever may write a link into a folder could otherwise have any file read; those inside are fine."""
-    found = discover([folders(tmp_path)], tmp_path, SUFFIXES)
+    found = discover([folders(tmp_path)], tmp_path, is_read)
     assert [file.source for file in found.files] == ["docs/inside.md", "docs/sub/a.md"]
     assert found.skipped_links == 3
 
@@ -163,7 +168,7 @@ def test_links_out_of_the_folder_are_skipped_and_counted(tmp_path: Path) -> None
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links need rights there")
 def test_links_are_followed_on_demand_and_circles_end(tmp_path: Path) -> None:
     """Each folder is walked once, wherever the links to it are; devices never are files."""
-    found = discover([folders(tmp_path)], tmp_path, SUFFIXES, follow_links=True)
+    found = discover([folders(tmp_path)], tmp_path, is_read, follow_links=True)
     assert [file.source for file in found.files] == [
         "docs/folder/secret.md",
         "docs/inside.md",
@@ -178,7 +183,7 @@ def test_a_folder_that_is_a_link_itself_is_walked(tmp_path: Path) -> None:
     """Who names a link wants what is behind it; what lies there is inside."""
     folders(tmp_path)
     (tmp_path / "link").symlink_to("docs", target_is_directory=True)
-    found = discover([tmp_path / "link"], tmp_path, SUFFIXES)
+    found = discover([tmp_path / "link"], tmp_path, is_read)
     assert [file.source for file in found.files] == ["link/inside.md", "link/sub/a.md"]
 
 

@@ -133,7 +133,7 @@ def test_white_space_alone_is_no_text(tmp_path: Path, name: str) -> None:
 def test_unknown_suffix_and_missing_file(tmp_path: Path) -> None:
     """Neither reaches a parser."""
     assert "'.xyz'" in reason(tmp_path, "a.xyz", b"x")
-    assert reason(tmp_path, "Makefile", b"x") == "it has no suffix"
+    assert reason(tmp_path, "unknown", b"x") == "it has no suffix"
     with pytest.raises(UnreadableFileError, match="cannot be opened"):
         list(read_file(tmp_path / "missing.txt"))
 

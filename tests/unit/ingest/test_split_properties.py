@@ -16,6 +16,7 @@ from retrieval_core.types import Document, PageSpan, Span
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from retrieval_core.ingest.readers.base import Markup
     from retrieval_core.types import Chunk, Section
 
 
@@ -41,6 +42,9 @@ BLOCK = st.one_of(
         lambda rows: "|a|b|\n|-|-|\n" + "".join(f"|{row}|1|\n" for row in rows)
     ),
     st.lists(PROSE, min_size=1, max_size=5).map(lambda items: "\n".join(f"- {item}\n  - {item}" for item in items)),
+    st.lists(st.tuples(st.integers(0, 4), PROSE), max_size=8).map(
+        lambda lines: "\n".join(" " * 2 * depth + line for depth, line in lines)
+    ),
     st.lists(PROSE, max_size=3).map(lambda lines: "> " + "\n> ".join(lines)),
     st.text(max_size=60),
 )
@@ -63,22 +67,23 @@ def sizes(draw: st.DrawFn) -> ChunkSizes:
 
 
 def split(
-    text: str, sizes: ChunkSizes, count: Callable[[str], int], *, plain: bool, pages: tuple[ParsedPage, ...] = ()
+    text: str, sizes: ChunkSizes, count: Callable[[str], int], *, markup: Markup, pages: tuple[ParsedPage, ...] = ()
 ) -> tuple[tuple[Chunk, ...], tuple[Section, ...]]:
-    parsed = ParsedDocument(text=text, markup="plain" if plain else "markdown", pages=pages)
+    parsed = ParsedDocument(text=text, markup=markup, pages=pages)
     document = Document(id="d", text=text, source="s", content_hash="", title="A title of the document")
     return split_document(parsed, document, sizes, count)
 
 
+MARKUPS: st.SearchStrategy[Markup] = st.sampled_from(["markdown", "plain", "code"])
 COUNTERS: st.SearchStrategy[Callable[[str], int]] = st.sampled_from([count_words, count_bytes])
 
 
-@given(TEXTS, sizes(), COUNTERS, st.booleans())
+@given(TEXTS, sizes(), COUNTERS, MARKUPS)
 def test_chunks_are_ranges_that_hold_every_character_once(
-    text: str, sizes: ChunkSizes, count: Callable[[str], int], plain: bool
+    text: str, sizes: ChunkSizes, count: Callable[[str], int], markup: Markup
 ) -> None:
     """In order, without overlaps, never empty; only white space is left out."""
-    chunks, _ = split(text, sizes, count, plain=plain)
+    chunks, _ = split(text, sizes, count, markup=markup)
     end = 0
     for index, chunk in enumerate(chunks):
         assert chunk.span is not None
@@ -91,24 +96,24 @@ def test_chunks_are_ranges_that_hold_every_character_once(
     assert not text[end:].strip()
 
 
-@given(TEXTS, sizes(), COUNTERS, st.booleans())
+@given(TEXTS, sizes(), COUNTERS, MARKUPS)
 def test_no_chunk_is_longer_than_allowed(
-    text: str, sizes: ChunkSizes, count: Callable[[str], int], plain: bool
+    text: str, sizes: ChunkSizes, count: Callable[[str], int], markup: Markup
 ) -> None:
     """Neither its text, nor its text with title and headings."""
-    chunks, _ = split(text, sizes, count, plain=plain)
+    chunks, _ = split(text, sizes, count, markup=markup)
     for chunk in chunks:
         assert count(chunk.text) <= sizes.max_tokens
         assert sizes.window is None or count(chunk.indexed_text) <= sizes.window
 
 
-@given(paged(), sizes(), st.booleans())
+@given(paged(), sizes(), MARKUPS)
 def test_parents_are_the_innermost_sections_around_chunks(
-    document: tuple[str, tuple[ParsedPage, ...]], sizes: ChunkSizes, plain: bool
+    document: tuple[str, tuple[ParsedPage, ...]], sizes: ChunkSizes, markup: Markup
 ) -> None:
     """Found by looking at all of them; several chunks always have parents."""
     text, pages = document
-    chunks, sections = split(text, sizes, count_words, plain=plain, pages=pages)
+    chunks, sections = split(text, sizes, count_words, markup=markup, pages=pages)
     assert len({section.id for section in sections}) == len(sections)
     for chunk in chunks:
         assert chunk.span is not None
@@ -126,13 +131,13 @@ def test_parents_are_the_innermost_sections_around_chunks(
             assert parent.span == innermost.span
 
 
-@given(paged(), sizes(), st.booleans())
+@given(paged(), sizes(), MARKUPS)
 def test_pages_of_a_chunk_are_those_it_touches(
-    document: tuple[str, tuple[ParsedPage, ...]], sizes: ChunkSizes, plain: bool
+    document: tuple[str, tuple[ParsedPage, ...]], sizes: ChunkSizes, markup: Markup
 ) -> None:
     """Found by looking at all of them."""
     text, pages = document
-    chunks, _ = split(text, sizes, count_words, plain=plain, pages=pages)
+    chunks, _ = split(text, sizes, count_words, markup=markup, pages=pages)
     for chunk in chunks:
         assert chunk.span is not None
         touched = [
@@ -144,8 +149,8 @@ def test_pages_of_a_chunk_are_those_it_touches(
 @given(TEXTS, sizes())
 def test_splitting_is_deterministic_and_headings_are_above_their_chunks(text: str, sizes: ChunkSizes) -> None:
     """The same text gives the same chunks; sections lie inside one another or apart."""
-    first, sections = split(text, sizes, count_words, plain=False)
-    assert (first, sections) == split(text, sizes, count_words, plain=False)
+    first, sections = split(text, sizes, count_words, markup="markdown")
+    assert (first, sections) == split(text, sizes, count_words, markup="markdown")
     for before, after in pairwise(sections):
         assert before.span.start <= after.span.start
         assert after.span.end <= before.span.end or after.span.start >= before.span.end

@@ -47,6 +47,7 @@ class IndexedAnswer(ToolAnswer):
     notes: Annotated[list[FileWarning], Shrink(), Field(description="Warnings, such as a guessed encoding")]
     empty: int = Field(0, description="Empty files")
     skipped_types: dict[str, int] = Field({}, description="Skipped files, by suffix")
+    skipped: dict[str, int] = Field({}, description="Skipped code files, by reason")
     _counts: tuple[int, int] = PrivateAttr()
 
     @classmethod
@@ -70,6 +71,7 @@ class IndexedAnswer(ToolAnswer):
             ],
             empty=response.empty,
             skipped_types=dict([*response.skipped_types.items()][:MOST_FAILURES]),
+            skipped=dict(response.skipped),
         )
         answer._counts = len(response.failed), len(response.notes)
         return answer
@@ -83,6 +85,9 @@ class IndexedAnswer(ToolAnswer):
         if self.skipped_types:
             each = ", ".join(f"{count:,} {suffix or 'without suffix'}" for suffix, count in self.skipped_types.items())
             lines.append(f"Skipped, because files of these types can't be read: {in_one_line(each, 300)}.")
+        if self.skipped:
+            each = ", ".join(f"{count:,} {reason}" for reason, count in self.skipped.items())
+            lines.append(f"Skipped code files: {each}.")
         failed, notes = self._counts
         if failed:
             lines.append(f"{failed:,} could not be read:")

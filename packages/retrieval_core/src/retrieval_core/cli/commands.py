@@ -111,7 +111,7 @@ def main(context: click.Context) -> None:
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("--follow-links", is_flag=True, help="Follow symbolic links that leave their folder.")
 @click.option("--watch", is_flag=True, help="Keep indexing changes until Ctrl-C.")
-@click.option("--no-ignore", is_flag=True, help="Index files that .gitignore excludes, too.")
+@click.option("--no-ignore", is_flag=True, help="Index ignored, vendored, generated and minified files, too.")
 @index_options
 def index_command(*, paths: tuple[Path, ...], follow_links: bool, no_ignore: bool, watch: bool, given: Given) -> None:
     """Index files and folders.
@@ -240,6 +240,10 @@ def _warnings(report: IngestPathsResponse) -> Iterator[str]:
         yield f"{count(report.empty, 'empty file')} skipped"
     if report.skipped_types:
         yield _skipped_files(report.skipped_types)
+    if report.skipped:
+        counts = ", ".join(f"{number:,} {reason}" for reason, number in report.skipped.items())
+        total = count(sum(report.skipped.values()), "code file")
+        yield f"{total} skipped: {counts}. To index: --no-ignore, or name the file."
     files: dict[str, list[str]] = {}
     for note in report.notes:
         files.setdefault(note.message, []).append(note.path)

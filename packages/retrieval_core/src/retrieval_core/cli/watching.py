@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retrieval_core.errors import MissingExtraError
 from retrieval_core.ingest.gitignore import FILE_NAME
-from retrieval_core.ingest.readers import supported_suffixes
+from retrieval_core.ingest.readers import is_supported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -98,7 +98,7 @@ def matters(path: Path, is_gone: bool, folders: Sequence[Path], index: Path) -> 
     is_hidden = any(part.startswith(".") and part != FILE_NAME for part in below)
     if is_hidden or path.is_relative_to(index) or path.name.startswith(f"{index.name}-"):
         return False
-    return is_gone or path.name == FILE_NAME or path.suffix.lower() in supported_suffixes() or _is_folder(path)
+    return is_gone or path.name == FILE_NAME or is_supported(path) or _is_folder(path)
 
 
 def _is_folder(path: Path) -> bool:

@@ -129,8 +129,9 @@ class Index(RetrievalPipeline):
                 thread of the event loop. Default: none.
             follow_links: Whether to follow symbolic links that lead out of their folder. Default: ``False``; they are
                 skipped and counted in ``report.skipped_links``.
-            gitignore: Whether to skip files and folders that a ``.gitignore`` excludes; ``paths`` themselves are never
-                skipped. Default: ``True``; skipped files are counted in ``report.ignored``.
+            gitignore: Whether to skip files and folders that a ``.gitignore`` excludes, and code that is vendored,
+                generated or minified; ``paths`` themselves are never skipped. Default: ``True``; skipped files are
+                counted in ``report.ignored`` and ``report.skipped``.
             isolated: Whether to read each file in a separate process, for files from people you don't trust. A file
                 that crashes its reader, or takes more than 5 minutes, is listed in ``report.failed``. Starting a
                 process takes some tenths of a second. Default: ``False``.

@@ -13,9 +13,10 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from retrieval_core.ingest.gitignore import FILE_NAME, IgnoreRules, read_rules, working_tree
+from retrieval_core.ingest.skipping import is_package_folder, skip_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from retrieval_core.ports import SourceState
 
@@ -31,12 +32,14 @@ class FoundFile:
         source: Its name in the index; the location until it is named.
         size: In bytes.
         location: Its path relative to the folder of the index; the source if it is not given.
+        is_named: Whether it was named itself, rather than found in a folder.
     """
 
     path: Path
     source: str
     size: int
     location: str = ""
+    is_named: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "location", self.location or self.source)
@@ -54,6 +57,7 @@ class Discovery:
         gone: Paths that were named and are not there, by location.
         skipped_types: How many files of other types the folders have, by suffix; ignored ones do not count.
         skipped_links: How many symbolic links were passed over since they lead out of the folder that they are in.
+        skipped: How many files, and folders of installed packages, are no code to search, by the reason.
         ignored: Files and folders that a ``.gitignore`` excludes; what lies in such a folder was not looked at.
     """
 
@@ -65,6 +69,7 @@ class Discovery:
     ignored: frozenset[Path] = frozenset()
     gone: Mapping[str, Path] = field(default_factory=dict[str, Path])
     skipped_types: Mapping[str, int] = field(default_factory=dict[str, int])
+    skipped: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def covers(self, location: str) -> bool:
         """Whether a file was named and is gone, or lies below a folder that was walked and would have seen it."""
@@ -84,27 +89,28 @@ class Discovery:
 def discover(
     paths: Iterable[Path],
     base: Path,
-    suffixes: Collection[str],
+    is_read: Callable[[Path], bool],
     *,
     follow_links: bool = False,
     gitignore: bool = True,
 ) -> Discovery:
     """Find the files below some paths.
 
-    In folders, only files with one of the suffixes count, and names that begin with a dot are passed over, as are
-    symbolic links that lead out of the folder, links to folders in it, and what a ``.gitignore`` of the working tree
-    excludes (outside of one, of the folder or of one below it). What is named itself always counts: a rule that
-    excludes a named folder, or one that it is in, does not hold there.
+    In folders, only files of types that are read count, and names that begin with a dot are passed over, as are
+    symbolic links that lead out of the folder, links to folders in it, what a ``.gitignore`` of the working tree
+    excludes (outside of one, of the folder or of one below it), and code that :mod:`retrieval_core.ingest.skipping`
+    skips. What is named itself always counts: a rule that excludes a named folder, or one that it is in, does not hold
+    there.
 
     Args:
         paths: Files and folders.
         base: The folder that locations are relative to.
-        suffixes: In lower case, with their dot.
+        is_read: Whether files of a name are read.
         follow_links: Whether all links are followed, wherever they lead; each folder is walked once.
-        gitignore: Whether ``.gitignore`` files are heeded.
+        gitignore: Whether ``.gitignore`` files are heeded, and code is skipped.
     """
     base = base.resolve()  # the working folder, which paths are often given relative to, has no links in it either
-    finder = _Finder(base, suffixes, follow_links=follow_links, gitignore=gitignore)
+    finder = _Finder(base, is_read, follow_links=follow_links, gitignore=gitignore)
     folders: list[Path] = []
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112 - false, and no error, below a folder that cannot be entered
@@ -122,21 +128,23 @@ def discover(
         frozenset(finder.ignored),
         finder.gone,
         dict(sorted(((s, n) for s, n in finder.skipped_types.items() if n), key=lambda item: (-item[1], item[0]))),
+        finder.skipped,
     )
 
 
 class _Finder:
     """Collects files, and what could not be looked at."""
 
-    def __init__(self, base: Path, suffixes: Collection[str], *, follow_links: bool, gitignore: bool) -> None:
+    def __init__(self, base: Path, is_read: Callable[[Path], bool], *, follow_links: bool, gitignore: bool) -> None:
         self.files: dict[str, FoundFile] = {}
         self.refused: list[tuple[Path, str]] = []
         self.skipped_links = 0
         self.ignored: set[Path] = set()
         self.gone: dict[str, Path] = {}
         self.skipped_types: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
         self._base = base
-        self._suffixes = suffixes
+        self._is_read = is_read
         self._follow_links = follow_links
         self._gitignore = gitignore
 
@@ -152,10 +160,14 @@ class _Finder:
                 path = Path(parent, name)
                 if name.startswith("."):
                     continue
-                if (suffix := path.suffix.lower()) not in self._suffixes:
-                    self.skipped_types[suffix] += not here.ignore(os.fsencode(name), is_folder=False)
+                if not self._is_read(path):
+                    self.skipped_types[path.suffix.lower()] += not here.ignore(os.fsencode(name), is_folder=False)
                 elif not self._ignores(here, path, is_folder=False) and not self._leads_out(path, root):
-                    self.add(path, named=False)
+                    reason = skip_by_name(path.relative_to(folder)) if self._gitignore else None
+                    if reason is None:
+                        self.add(path, named=False)
+                    else:
+                        self.skipped[reason] += 1
 
     def _rules_at(self, folder: Path) -> IgnoreRules:
         """Return the rules that hold in the named folder.
@@ -196,6 +208,9 @@ class _Finder:
         """
         if folder.name.startswith(".") or self._ignores(rules, folder, is_folder=True) or self._leads_out(folder, root):
             return False
+        if self._gitignore and is_package_folder(folder.name):
+            self.skipped["vendored"] += 1
+            return False
         if not self._follow_links:
             return True  # :func:`os.walk` does not go behind the links that are left
         real = os.path.realpath(folder)
@@ -224,7 +239,7 @@ class _Finder:
                 self.gone[location] = path
         else:
             if S_ISREG(state.st_mode):
-                self.files[location] = FoundFile(path, location, state.st_size)
+                self.files[location] = FoundFile(path, location, state.st_size, is_named=named)
             elif named:
                 self._refuse(path, "it is no ordinary file")
 

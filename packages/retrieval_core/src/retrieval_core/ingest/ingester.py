@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from retrieval_core.errors import (
 )
 from retrieval_core.ingest.comparison import restore_chunk
 from retrieval_core.ingest.files import Discovery, FileNames, FoundFile, discover, hash_file
-from retrieval_core.ingest.readers import supported_suffixes
+from retrieval_core.ingest.readers import is_supported
 from retrieval_core.ingest.readers.base import ParsedDocument
 from retrieval_core.ingest.reading import DOCUMENTS_PER_READ, DocumentReader, blamed_on, chunking_of, recipe_of
 from retrieval_core.ingest.report import (
@@ -40,6 +41,7 @@ from retrieval_core.ingest.report import (
     chunks_in,
     equal_together,
 )
+from retrieval_core.ingest.skipping import skip_by_content
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.ports import (
     Change,
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from retrieval_core.run.retry import RetryPolicy
     from retrieval_core.types import Chunk, Document, Section, Vector
 
+_SKIPPED = "skipped: "
 EMPTY = sha256(b"").hexdigest()
 """The hash of an empty file."""
 
@@ -164,7 +167,8 @@ class Ingester:
                 that is not there stay, and the folder is among the failures: it may be back in a moment.
             on_progress: Called after each write.
             follow_links: Whether links out of folders are followed.
-            gitignore: Whether what a ``.gitignore`` excludes is passed over.
+            gitignore: Whether what a ``.gitignore`` excludes is passed over, and code that is vendored, generated or
+                minified.
             again: Ids of documents that are written anew though nothing of them has changed. With these, even if there
                 are none, files are read whose bytes have not changed.
             isolated: Whether each file is read in a process of its own.
@@ -180,7 +184,7 @@ class Ingester:
         def find() -> tuple[Discovery, Sequence[FoundFile], Mapping[str, bool]]:
             names = FileNames(self._base.resolve(), known)
             where = names.resolve(paths)
-            found = discover(where, self._base, supported_suffixes(), follow_links=follow_links, gitignore=gitignore)
+            found = discover(where, self._base, is_supported, follow_links=follow_links, gitignore=gitignore)
             return found, names.apply(found), names.vanished(found)
 
         discovery, files, vanished = await self._pool.run(find)
@@ -192,7 +196,9 @@ class Ingester:
         writes = 0
         words_first = False  # so a few changed passages are never without their vectors
         async with self._recorded(tally) as record:
-            async for batch in batches(self._read_all(files, known, damaged, again, isolated=isolated)):
+            async for batch in batches(
+                self._read_all(files, known, damaged, again, isolated=isolated, skipping=gitignore)
+            ):
                 former = await self._former_vectors(batch, {*(again or ()), *chain.from_iterable(damaged.values())})
                 words_first = words_first or (self._late is not None and chunks_in(batch) >= CHUNKS_PER_WRITE)
                 writes += await self._write(batch, former, words_first=words_first)
@@ -221,6 +227,7 @@ class Ingester:
             removed_as_ignored=ignored,
             empty=sum(not file.size for file in files),
             skipped_types=discovery.skipped_types,
+            skipped=dict(sorted((tally.skipped + Counter(discovery.skipped)).items())),
         )
 
     async def add(self, chunks: Sequence[Chunk]) -> None:
@@ -424,11 +431,14 @@ class Ingester:
         again: Collection[str] | None,
         *,
         isolated: bool,
+        skipping: bool,
     ) -> AsyncIterator[Prepared | Finished]:
         owners: dict[str, str] = {}
         for file in files:
             anew = damaged.get(file.source) if again is None else {*again, *damaged.get(file.source, ())}
-            async for item in self._read(file, known.get(file.source), owners, anew, isolated=isolated):
+            async for item in self._read(
+                file, known.get(file.source), owners, anew, isolated=isolated, skipping=skipping
+            ):
                 yield item
 
     async def _read(
@@ -439,6 +449,7 @@ class Ingester:
         again: Collection[str] | None,
         *,
         isolated: bool,
+        skipping: bool,
     ) -> AsyncIterator[Prepared | Finished]:
         """Yield a file's new and changed documents, and then its :class:`Finished`.
 
@@ -450,6 +461,9 @@ class Ingester:
             digest = await self._pool.run(hash_file, file.path)
             if again is None and state is not None and (state.content_hash, state.recipe) == (digest, self._recipe):
                 yield Finished(file, unchanged=state.documents)
+                return
+            if skipping and not file.is_named and (skipped := await self._skipped(file, state, digest)) is not None:
+                yield skipped
                 return
             existing = await self._store.documents_of(file.source)
             if digest == EMPTY:
@@ -480,6 +494,20 @@ class Ingester:
         now_known = SourceState(file.source, digest, self._recipe, len(seen), file.location)
         removed = tuple(sorted(existing.keys() - seen))
         yield Finished(file, now_known, removed=removed, unchanged=unchanged, notes=tuple(notes))
+
+    async def _skipped(self, file: FoundFile, state: SourceState | None, digest: str) -> Finished | None:
+        """Return the end of a file of code that is not to be searched; ``None`` for other files.
+
+        The reason is recorded in place of the recipe, so that such a file is looked at once.
+        """
+        if state is not None and state.content_hash == digest and state.recipe.startswith(_SKIPPED):
+            return Finished(file, skipped=state.recipe.removeprefix(_SKIPPED))
+        reason = await self._pool.run(skip_by_content, file.path)
+        if reason is None:
+            return None
+        removed = tuple(sorted(await self._store.documents_of(file.source)))
+        recorded = SourceState(file.source, digest, _SKIPPED + reason, 0, file.location)
+        return Finished(file, recorded, removed=removed, skipped=reason)
 
     async def _prepare(self, documents: Iterator[Document]) -> AsyncIterator[Prepared | Finished]:
         def next_prepared() -> list[Prepared]:

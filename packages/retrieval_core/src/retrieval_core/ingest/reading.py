@@ -120,15 +120,17 @@ class DocumentReader:
 
     def _document(self, file: FoundFile, parsed: ParsedDocument) -> Document:
         row = parsed.key if parsed.key is not None else parsed.row
+        # What a piece of code is for is often said by the names of its file and folders alone.
+        title = file.source if parsed.markup == "code" else parsed.title
         pages = [(page.number, page.span.start, page.span.end) for page in parsed.pages]
         return Document(
             id=file.source if row is None else f"{file.source}#{row}",
             text=parsed.text,
             source=file.source,
             content_hash=document_hash(
-                self._recipe, parsed.text, parsed.title, pages, parsed.metadata, first_line=parsed.first_line
+                self._recipe, parsed.text, title, pages, parsed.metadata, first_line=parsed.first_line
             ),
-            title=parsed.title,
+            title=title,
             metadata=parsed.metadata,
             timestamp=self._now(),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import PurePath
@@ -90,6 +91,8 @@ class IndexReport(Display):
         empty: Empty files; they are read, and have no documents.
         skipped_types: How many files of types that are not read were skipped, by suffix, such as ``.png``. Files
             without a suffix have an empty one.
+        skipped: How many files of code were skipped, and folders of installed packages, by the reason: ``vendored``,
+            ``generated``, ``minified``, ``lock file`` or ``larger than 1 MB``.
     """
 
     documents: int
@@ -106,6 +109,7 @@ class IndexReport(Display):
     removed_as_ignored: int = 0
     empty: int = 0
     skipped_types: Mapping[str, int] = field(default_factory=dict[str, int])
+    skipped: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def _facts(self) -> Mapping[str, object]:
         counts = ("documents", "chunks", "added", "updated", "unchanged", "removed")
@@ -155,6 +159,7 @@ class Finished:
     Attributes:
         removed: Ids of documents that it no longer holds.
         unchanged: How many of its documents had not changed.
+        skipped: Why it is not read, though it could be.
     """
 
     file: FoundFile
@@ -163,6 +168,7 @@ class Finished:
     unchanged: int = 0
     failure: FailedFile | None = None
     notes: tuple[Note, ...] = ()
+    skipped: str | None = None
 
 
 Batch: TypeAlias = "list[Prepared | Finished]"
@@ -185,6 +191,7 @@ class Tally:
     to_embed: int = 0
     failed: list[FailedFile] = field(default_factory=list[FailedFile])
     notes: list[Note] = field(default_factory=list[Note])
+    skipped: Counter[str] = field(default_factory=Counter[str])
 
     def count(self, batch: Batch) -> None:
         """Count a batch that was written."""
@@ -200,6 +207,7 @@ class Tally:
                 self.removed += len(item.removed)
                 self.failed += [item.failure] if item.failure else []
                 self.notes += item.notes
+                self.skipped.update([item.skipped] if item.skipped else [])
 
     @property
     def progress(self) -> IndexProgress:

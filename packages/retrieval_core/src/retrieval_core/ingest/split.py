@@ -386,8 +386,6 @@ def split_document(
         as a whole. A chunk's parent is the innermost section that holds all of it.
     """
     text = document.text
-    blocks = parse_markdown(text) if parsed.markup == "markdown" else plain_blocks(text)
-    tree = section_tree(blocks)
 
     @cache
     def measure(span: Span) -> int:
@@ -400,11 +398,18 @@ def split_document(
     def allowance(path: tuple[str, ...]) -> int:
         return sizes.max_tokens if sizes.window is None else min(sizes.max_tokens, sizes.window - headings(path)[2])
 
+    if parsed.markup == "code":
+        from retrieval_core.ingest.code_tree import code_tree  # noqa: PLC0415 - it makes the nodes of this module
+
+        longest = allowance(()) * 7 // 8  # the names of definitions above it need some room
+        tree = code_tree(text, lambda span: measure(span) <= longest)
+    else:
+        tree = section_tree(parse_markdown(text) if parsed.markup == "markdown" else plain_blocks(text))
     drafts = Packer(text, measure, allowance, sizes.min_tokens).pack(tree)
     spans = [draft.span for draft in drafts]
     sections = _sections(document.id, tree, parsed.pages, spans)
     parents = _parents(spans, sections)
-    contents = [block for block in blocks if block.kind != "heading"]
+    contents = [block for node in tree.walk() for block in node.blocks if block.kind != "heading"]
     chunks: list[Chunk] = []
     line, counted = parsed.first_line, 0
     for index, (draft, parent) in enumerate(zip(drafts, parents, strict=True)):
@@ -450,7 +455,7 @@ def _sections(
         return Section(f"{document_id}#{kind}-{number}", document_id, kind, path, span, page_span(span, pages))
 
     if tree.children:
-        nodes = enumerate(islice(tree.walk(), 1, None), start=1)
+        nodes = enumerate((node for node in tree.walk() if node.level), start=1)
         sections = [section(number, "section", node.path, node.span) for number, node in nodes]
     else:
         sections = [section(page.number, "page", (), page.span) for page in pages if page.span.start < page.span.end]

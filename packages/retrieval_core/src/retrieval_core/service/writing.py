@@ -82,6 +82,10 @@ class IngestResponse(ServiceModel):
         dict[str, int],
         Field(default_factory=dict, description="Number of skipped files by suffix: these types can't be read"),
     ]
+    skipped: Annotated[
+        dict[str, int],
+        Field(default_factory=dict, description="Number of code files skipped by reason, such as `generated`"),
+    ]
 
     @classmethod
     def of(cls, report: IndexReport, shown: Callable[[str], str] = str) -> IngestResponse:
@@ -97,6 +101,7 @@ class IngestResponse(ServiceModel):
             notes=tuple(FileWarning(path=shown(each.path), message=each.message) for each in report.notes),
             empty=report.empty,
             skipped_types=dict(report.skipped_types),
+            skipped=dict(report.skipped),
         )
 
 

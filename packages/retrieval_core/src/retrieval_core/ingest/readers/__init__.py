@@ -1,7 +1,7 @@
 """Readers of file formats.
 
-Markdown, text, CSV and JSON lines need no extra; the other formats need ``retrieval-core[documents]``. Nothing is
-fetched from a network, and nothing in a document is executed.
+Markdown, text, source code, CSV and JSON lines need no extra; the other formats need ``retrieval-core[documents]``.
+Nothing is fetched from a network, and nothing in a document is executed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from retrieval_core.ingest.readers.base import ReadOptions, unreadable
+from retrieval_core.ingest.readers.code import SUFFIXES, language_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     Reader: TypeAlias = Callable[[Path, ReadOptions], Iterator[ParsedDocument]]
 
-__all__ = ["ReadOptions", "read_file", "supported_suffixes"]
+__all__ = ["ReadOptions", "is_supported", "read_file", "supported_suffixes"]
 
 _READERS = {
     **dict.fromkeys((".md", ".markdown", ".mdx"), ("markup", "read_markdown")),
@@ -31,8 +32,15 @@ _READERS = {
     ".docx": ("office", "read_docx"),
     ".pptx": ("office", "read_pptx"),
     ".epub": ("office", "read_epub"),
+    ".ipynb": ("code", "read_notebook"),
+    **dict.fromkeys(SUFFIXES, ("code", "read_code")),
 }
 """The module and the function of each reader: who only asks an index waits for none of them."""
+_PLAIN_NAMES = frozenset((
+    "authors", "changelog", "changes", "contributing", "copying", "history", "install", "license", "news", "notice",
+    "pkg-info", "readme", "todo",
+))  # fmt: skip
+"""Names, in lower case, of texts without a suffix."""
 
 
 def supported_suffixes() -> frozenset[str]:
@@ -40,8 +48,22 @@ def supported_suffixes() -> frozenset[str]:
     return frozenset(_READERS)
 
 
+def is_supported(path: Path) -> bool:
+    """Return whether files of this name can be read, such as ``notes.md``, ``client.py`` or ``Dockerfile``."""
+    return _reader_of(path) is not None
+
+
+def _reader_of(path: Path) -> tuple[str, str] | None:
+    name = path.name.lower()
+    if (known := _READERS.get(path.suffix.lower())) is not None:
+        return known
+    if name in _PLAIN_NAMES:
+        return ("markup", "read_plain")
+    return ("code", "read_code") if language_of(path) is not None else None
+
+
 def read_file(path: Path, options: ReadOptions | None = None) -> Iterator[ParsedDocument]:
-    """Read one file, chosen by its suffix in any case.
+    """Read one file, chosen by its name in any case.
 
     Tables give a document for each row, read as they are consumed; every other file is one document. None is empty.
 
@@ -49,12 +71,11 @@ def read_file(path: Path, options: ReadOptions | None = None) -> Iterator[Parsed
         UnreadableFileError: The file cannot be read; nothing was yielded before.
         MissingExtraError: The format needs ``retrieval-core[documents]``.
     """
-    suffix = path.suffix.lower()
-    if suffix not in _READERS:
+    if (known := _reader_of(path)) is None:
         raise unreadable(
             path, f"files of type {path.suffix!r} are not supported" if path.suffix else "it has no suffix"
         )
-    module, function = _READERS[suffix]
+    module, function = known
     reader: Reader = getattr(import_module(f"{__name__}.{module}"), function)
     try:
         if not path.stat().st_size:

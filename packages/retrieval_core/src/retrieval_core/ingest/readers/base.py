@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Span
 
 
-Markup: TypeAlias = Literal["markdown", "plain"]
+Markup: TypeAlias = Literal["markdown", "plain", "code"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,15 @@ class ParsedDocument:
 
     Attributes:
         text: What all spans point into: Markdown where the file has structure, otherwise plain text.
-        markup: Whether ``#``, fences and pipes in the text are structure or just characters.
+        markup: Whether ``#``, fences and pipes in the text are structure or just characters; ``"code"`` for source code
+            and structured text, whose structure is their indentation and their definitions.
         title: From the file's own metadata or first heading; ``None`` where there is neither.
         pages: In order and without overlaps; empty for formats without pages.
         metadata: Fields of the document itself: the other columns of a row, a Markdown file's front matter.
         row: Number of the row, from 1, where the document is a row of a table.
         first_line: Line of the file at which the text begins, from 1.
         key: What names the row within its file, from a column ``_id`` or ``id`` whose values are unique; else ``None``.
+        language: Of code, such as ``python``.
     """
 
     text: str
@@ -61,6 +63,7 @@ class ParsedDocument:
     row: int | None = None
     key: str | None = None
     first_line: int = 1
+    language: str | None = None
 
 
 def page_span(span: Span, pages: Sequence[ParsedPage]) -> PageSpan | None:

@@ -1,0 +1,65 @@
+"""Code that nobody wrote by hand, or that is somebody else's: it would be found in place of what people look for.
+
+These rules hold for source code and structured text in folders. A file that is named itself is always read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from retrieval_core.ingest.readers.code import language_of
+
+if TYPE_CHECKING:
+    from pathlib import Path, PurePath
+
+MOST_BYTES = 1_000_000
+"""The longest file of code or structured text that is read."""
+LONGEST_LINE = 5_000
+"""Bytes of a line; longer ones are minified code, or data."""
+_PACKAGES = frozenset({"bower_components", "node_modules"})
+_VENDORED = frozenset({"third-party", "third_party", "vendor", "vendored", "vendors", *_PACKAGES})
+_BUILT = frozenset({"dist"})
+_LOCKED = frozenset({"npm-shrinkwrap.json", "package-lock.json", "packages.lock.json", "pnpm-lock.yaml"})
+_MINIFIED = re.compile(r"[-.]min\.\w+$")
+_GENERATED = re.compile(rb"@generated\b|\bdo not edit\b", re.IGNORECASE)
+_HEAD = 1_000
+
+
+def is_package_folder(name: str) -> bool:
+    """Return whether a folder of this name has nothing but the packages that a package manager installed."""
+    return name in _PACKAGES
+
+
+def skip_by_name(below: PurePath) -> str | None:
+    """Return why a file is skipped; ``None`` if it is not.
+
+    Args:
+        below: Its path below the folder that is indexed.
+    """
+    if language_of(below) is None:
+        return None
+    name, folders = below.name.lower(), {part.lower() for part in below.parts[:-1]}
+    if not folders.isdisjoint(_VENDORED):
+        return "vendored"
+    if not folders.isdisjoint(_BUILT):
+        return "generated"
+    if name in _LOCKED:
+        return "lock file"
+    return "minified" if _MINIFIED.search(name) else None
+
+
+def skip_by_content(path: Path) -> str | None:
+    """Return why a file is skipped; ``None`` if it is not.
+
+    Raises:
+        OSError: It can't be read.
+    """
+    if language_of(path) is None:
+        return None
+    if path.stat().st_size > MOST_BYTES:
+        return "larger than 1 MB"
+    content = path.read_bytes()
+    if _GENERATED.search(content[:_HEAD]):
+        return "generated"
+    return "minified" if max(map(len, content.split(b"\n"))) >= LONGEST_LINE else None
