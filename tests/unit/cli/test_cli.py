@@ -78,7 +78,7 @@ def test_indexing_says_what_it_did_as_json(shell: Shell) -> None:
     report = shell.json("index", "docs", "phones.csv")
     assert report.keys() == {
         "documents", "chunks", "added", "updated", "unchanged", "removed", "failed", "seconds", "notes", "store",
-        "empty", "ignored", "removed_as_ignored", "skipped_links", "skipped_types",
+        "empty", "ignored", "removed_as_ignored", "skipped", "skipped_links", "skipped_types",
     }  # fmt: skip
     assert (report["documents"], report["added"], report["failed"]) == (4, 4, [])
     assert report["notes"] == []
