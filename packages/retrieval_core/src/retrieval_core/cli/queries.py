@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from retrieval_core.cli.common import Given, LocalService
     from retrieval_core.types import Answer, Citation, CitationCheck
 
+KINDS = ("text", "keywords", "passage")
+"""Kinds of further queries."""
+
 
 @click.command("search")
 @click.argument("query")
@@ -30,8 +33,18 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Transform the query: keywords, decompose, hyde, graph.",
 )
+@click.option(
+    "--also",
+    "queries",
+    multiple=True,
+    metavar="KIND=TEXT",
+    help="Also search for text, keywords or a passage. Repeatable.",
+)
+@click.option("--intent", metavar="TEXT", help="Say why you ask, for vector search.")
 @question_options
-def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], given: Given) -> None:
+def search_command(
+    *, query: str, trace: bool, transforms: tuple[str, ...], queries: tuple[str, ...], intent: str | None, given: Given
+) -> None:
     """Search the index with keywords and vectors.
 
     Each result has a score relative to the best one, and its rank in vector and keyword search.
@@ -50,6 +63,8 @@ def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], give
             searching.search,
             searching.SearchRequest,
             **service.query(given, query),
+            queries=tuple(map(_further_query, queries)) or None,
+            intent=intent,
             transforms=transforms or None,
             with_trace=trace,
             with_fallback=not config.raise_on_error,
@@ -61,6 +76,14 @@ def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], give
         print_result(result, analyzer, fusion=config.search.fusion, with_trace=trace, is_verbose=given.is_verbose)
     if "error" in result.metadata:
         raise SystemExit(FAILURE)
+
+
+def _further_query(given: str) -> dict[str, str]:
+    kind, equals, text = given.partition("=")
+    if not equals or not text.strip() or kind not in KINDS:
+        msg = f"--also: {given!r:.80} is not KIND=TEXT, with the kind {', '.join(KINDS)}"
+        raise click.UsageError(msg)
+    return {"kind": kind, "text": text}
 
 
 @click.command("context")
