@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from retrieval_core.compat.service import CollectionInfo, RetrievalResponse, SearchQuery
-from retrieval_core.service import checking, contents, reading, uploads, writing
+from retrieval_core.service import checking, contents, grep, reading, uploads, writing
 from retrieval_core.service.service_context import ServiceContext, ServiceModel
 from retrieval_core_mcp.http import answers, contract, endpoints, search
 from retrieval_core_mcp.http.arguments import (
@@ -118,6 +118,11 @@ ROWS = (
         method="POST", path="/v1/context", name="context", summary="Search, and pack the results for a language model",
         request=ContextQuery, body="all", response=answers.ContextAnswer, function=search.pack_context,
         examples={"body": {**_QUERY, "max_tokens": 2000}},
+    ),
+    Row(
+        method="POST", path="/v1/grep", name="grep", summary="Search the text of all documents for a pattern",
+        request=grep.GrepRequest, body="all", response=grep.GrepResponse, function=grep.grep,
+        examples={"body": {"pattern": "vector database|VectorStore", "path": "docs/*.md", "context": 2}},
     ),
     Row(
         method="POST", path="/v1/explain", name="explain", summary="Explain the results of a search",

@@ -14,9 +14,18 @@ TOOLS = (
         "Search the indexed documents for chunks that answer a query, {how}. Returns chunks with their sources, best "
         "first. {when} Write the query in plain language.",
         "retrieval_core_mcp.tools.search:SearchArguments",
-        ("query", "queries", "intent", "filters", "max_characters", "top_k", "mode", "cursor"),
+        ("query", "filters", "max_characters", "top_k", "mode", "cursor"),
         "retrieval_core_mcp.tools.search:find",
         "retrieval_core_mcp.tools.search:SearchAnswer",
+    ),
+    DeclaredTool(
+        "grep",
+        "Search for a pattern",
+        "Find the lines of all documents that match a regular expression: identifiers, error messages, exact wording.",
+        "retrieval_core_mcp.tools.grep:GrepArguments",
+        ("pattern", "path", "literal", "context", "output", "cursor"),
+        "retrieval_core.service.grep:grep",
+        "retrieval_core_mcp.tools.grep:GrepAnswer",
     ),
     DeclaredTool(
         "fetch",

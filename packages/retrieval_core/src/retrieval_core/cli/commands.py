@@ -37,7 +37,7 @@ from retrieval_core.cli.contents import (
     verify_command,
 )
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, ends_quietly
-from retrieval_core.cli.queries import answer_command, context_command, search_command
+from retrieval_core.cli.queries import answer_command, context_command, grep_command, search_command
 from retrieval_core.cli.suite import suite_group
 from retrieval_core.errors import EmbeddingError, RetrievalError, ServiceError
 
@@ -374,6 +374,7 @@ def doctor_command(*, given: Given) -> None:
 for command in (
     answer_command,
     context_command,
+    grep_command,
     info_command,
     list_command,
     remove_command,

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retrieval_core.cli.common import exit_code, print_json, print_json_line, question_options, read_request, warn
+from retrieval_core.cli.common import (
+    exit_code,
+    index_options,
+    print_json,
+    print_json_line,
+    question_options,
+    read_request,
+    warn,
+)
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import RetrievalError
 
@@ -19,8 +27,8 @@ if TYPE_CHECKING:
     from retrieval_core.cli.common import Given, LocalService
     from retrieval_core.types import Answer, Citation, CitationCheck
 
-KINDS = ("text", "keywords", "passage")
-"""Kinds of further queries."""
+NOT_FOUND = 1
+"""The exit code of ``retrieval grep`` if no line matches, as of grep."""
 
 
 @click.command("search")
@@ -33,18 +41,8 @@ KINDS = ("text", "keywords", "passage")
     metavar="NAME",
     help="Transform the query: keywords, decompose, hyde, graph.",
 )
-@click.option(
-    "--also",
-    "queries",
-    multiple=True,
-    metavar="KIND=TEXT",
-    help="Also search for text, keywords or a passage. Repeatable.",
-)
-@click.option("--intent", metavar="TEXT", help="Say why you ask, for vector search.")
 @question_options
-def search_command(
-    *, query: str, trace: bool, transforms: tuple[str, ...], queries: tuple[str, ...], intent: str | None, given: Given
-) -> None:
+def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], given: Given) -> None:
     """Search the index with keywords and vectors.
 
     Each result has a score relative to the best one, and its rank in vector and keyword search.
@@ -63,8 +61,6 @@ def search_command(
             searching.search,
             searching.SearchRequest,
             **service.query(given, query),
-            queries=tuple(map(_further_query, queries)) or None,
-            intent=intent,
             transforms=transforms or None,
             with_trace=trace,
             with_fallback=not config.raise_on_error,
@@ -78,12 +74,78 @@ def search_command(
         raise SystemExit(FAILURE)
 
 
-def _further_query(given: str) -> dict[str, str]:
-    kind, equals, text = given.partition("=")
-    if not equals or not text.strip() or kind not in KINDS:
-        msg = f"--also: {given!r:.80} is not KIND=TEXT, with the kind {', '.join(KINDS)}"
+@click.command("grep")
+@click.argument("pattern")
+@click.argument("path", required=False)
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case.  [default: if PATTERN is lowercase]")
+@click.option("-s", "--case-sensitive", is_flag=True, help="Match case.")
+@click.option("-w", "--word-regexp", "word", is_flag=True, help="Match whole words only.")
+@click.option(
+    "-F", "--fixed-strings", "literal", is_flag=True, help="Take PATTERN as text, not as a regular expression."
+)
+@click.option("-C", "--context", default=0, metavar="LINES", help="Show lines around each match.  [default: 0]")
+@click.option("-l", "--files-with-matches", "files_only", is_flag=True, help="Show only the paths.")
+@click.option("-c", "--count", "counts", is_flag=True, help="Show paths with the number of matching lines.")
+@click.option("-g", "--glob", metavar="GLOB", help="Search only these paths; the same as PATH.")
+@click.option("--limit", default=1000, metavar="N", help="Limit the matching lines or paths.  [default: 1000]")
+@click.option("--cursor", metavar="CURSOR", help="Continue from here; the previous output ends with it.")
+@click.option("--filter", "filter_json", metavar="JSON", help='Filter by metadata, as {"price": {"$lte": 150}}.')
+@index_options
+def grep_command(
+    *,
+    pattern: str,
+    path: str | None,
+    ignore_case: bool,
+    case_sensitive: bool,
+    word: bool,
+    literal: bool,
+    context: int,
+    files_only: bool,
+    counts: bool,
+    glob: str | None,
+    limit: int,
+    cursor: str | None,
+    given: Given,
+) -> None:
+    r"""Search the indexed text for a regular expression.
+
+    It finds lines in all documents, PDF and Word files too. PATH is a glob such as "docs/*.md", or a part of a path.
+    Case is ignored if PATTERN has no uppercase letter.
+
+    The syntax is that of RE2: without lookaround and backreferences; \d, \w, \s and \b are ASCII. The search takes at
+    most a second; if it isn't done by then, it prints a cursor that continues it. Exit codes: 0 found, 1 not found.
+    """
+    from retrieval_core.cli.common import call_service  # noqa: PLC0415 - help and completion need none of this
+    from retrieval_core.cli.render import print_matches  # noqa: PLC0415
+    from retrieval_core.service.grep import GrepRequest, grep  # noqa: PLC0415
+
+    if ignore_case and case_sensitive:
+        msg = "Use --ignore-case or --case-sensitive, not both."
         raise click.UsageError(msg)
-    return {"kind": kind, "text": text}
+    if path and glob:
+        msg = f"Give PATH or --glob, not both: {path} and {glob}."
+        raise click.UsageError(msg)
+    found = call_service(
+        given,
+        grep,
+        GrepRequest,
+        pattern=pattern,
+        path=path or glob,
+        filters=given.filters(),
+        ignore_case=True if ignore_case else False if case_sensitive else None,
+        word=word,
+        literal=literal,
+        context=context,
+        output="files" if files_only else "counts" if counts else "lines",
+        limit=limit,
+        cursor=cursor,
+    )
+    if given.as_json:
+        print_json(found)
+    else:
+        print_matches(found)
+    if not found.documents:
+        raise SystemExit(NOT_FOUND)
 
 
 @click.command("context")

@@ -33,6 +33,7 @@ from retrieval_core.types.escapes import escape_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from retrieval_core.service.grep import GrepResponse
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types import (
         Answer,
@@ -179,6 +180,26 @@ def _explain_relevance(relevance: Relevance | None) -> Iterator[str]:
     if relevance is not None and relevance.value is not None:
         told = f"Relevance {relevance.value:.2f}: estimated probability that the results answer the query."
         yield f"{told} {' '.join(relevance.explanation.split())}".strip()
+
+
+def print_matches(found: GrepResponse) -> None:
+    """Print each matching line after its path and number, and lines around it with dashes, as grep does."""
+    has_context = any(not line.is_match for document in found.documents for line in document.lines)
+    before: tuple[str, int] | None = None
+    for document in found.documents:
+        path = styled(escape_name(document.id), fg="cyan")
+        if not document.lines:
+            click.echo(path if document.count is None else f"{path}: {document.count}")
+        for line in document.lines:
+            if has_context and before is not None and before != (document.id, line.number - 1):
+                click.echo("--")
+            mark = ":" if line.is_match else "-"
+            click.echo(f"{path}{mark}{line.number}{mark} {harmless(line.text)}")
+            before = document.id, line.number
+    if found.timed_out:
+        warn("not everything was searched within a second. Continue with --cursor, or narrow the search with PATH")
+    if found.next_cursor is not None:
+        click.echo(f"cursor: {found.next_cursor}", err=True)
 
 
 def _heading(rank: int, hit: Hit, score: float, sides: Collection[str]) -> str:

@@ -23,12 +23,23 @@ from retrieval_core.errors import (
 )
 from retrieval_core.index.integrity import IntegrityCheck
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.pipeline.grep import (
+    MOST_CONTEXT,
+    MOST_LINES,
+    SECONDS,
+    GrepPlan,
+    checked_output,
+    checked_range,
+    grep,
+)
+from retrieval_core.pipeline.options import condition_of
 from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.ports import FetchRequest
 from retrieval_core.run.outcomes import value_of
 from retrieval_core.run.sync import to_a_loop
 from retrieval_core.run.threads import PoolClosedError
 from retrieval_core.run.twins import sync_twin
+from retrieval_core.text.patterns import compile_pattern
 from retrieval_core.types import Chunk, Degradation, Document
 
 if TYPE_CHECKING:
@@ -39,11 +50,13 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ingest.readers.pdf_places import PlaceOnPage
     from retrieval_core.ingest.report import IndexReport, OnProgress
+    from retrieval_core.pipeline.options import Filters
     from retrieval_core.pipeline.several import Retrieval
     from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import Embedder, Store, StoreInfo
     from retrieval_core.run.runner import Run
     from retrieval_core.types import ChunkValidation, DocumentInfo, Hit, IntegrityReport, Query, RetrievalResult
+    from retrieval_core.types.grep import GrepOutput, GrepResult
 
 T = TypeVar("T")
 
@@ -323,6 +336,71 @@ class Index(RetrievalPipeline):
         return value_of(await fetch(self._run(), self.store, request)).documents.get(document_id)
 
     document = sync_twin(adocument, seconds=None)
+
+    async def agrep(
+        self,
+        pattern: str,
+        path: str | None = None,
+        filters: Filters = None,
+        *,
+        literal: bool = False,
+        ignore_case: bool | None = None,
+        word: bool = False,
+        context: int = 0,
+        output: GrepOutput = "lines",
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> GrepResult:
+        r"""Search the text of all documents, PDF and Word files too, for a pattern, line by line.
+
+        The search takes at most a second. If it isn't done by then, ``timed_out`` is true, and the cursor continues it.
+
+        Args:
+            pattern: Regular expression in the syntax of RE2: as Python's, without lookaround and backreferences.
+                ``\d``, ``\w``, ``\s`` and ``\b`` are ASCII. At most 1,000 characters.
+            path: Glob such as ``docs/*.md``, or a part of a path, of the documents to search. A glob may begin at any
+                folder, and its ``*`` also matches ``/``. Case is ignored. Default: all documents.
+            filters: Metadata filter, as for :meth:`aretrieve`. Only the text of chunks that match it is searched.
+                Default: no filter.
+            literal: Whether the pattern is text without special characters. Default: ``False``.
+            ignore_case: Whether case is ignored. Default: if the pattern has no uppercase letter (smart case).
+            word: Whether only whole words match. Default: ``False``.
+            context: Lines to return before and after each match, from 0 to 20. Default: 0.
+            output: ``lines``: the matching lines. ``files``: only the documents that have one. ``counts``: the
+                documents with the number of matching lines. Default: ``lines``.
+            limit: Most matching lines, or documents for ``files`` and ``counts``, from 1 to 1,000. Default: 100.
+            cursor: ``next_cursor`` of the previous page, with all other arguments the same. Default: the first page.
+
+        Returns:
+            The documents with their matching lines, ordered by document ID.
+
+        Raises:
+            InvalidParameterError: The pattern is invalid or needs what RE2 lacks, or an argument is out of range.
+            FilterError: The filter is invalid, or the store doesn't support one of its operators.
+            MissingExtraError: The extra ``grep`` is not installed.
+            UnsupportedError: The store can't list its documents.
+            DeadlineExceededError: The index could not be read within ``deadline_seconds``.
+            StoreError: The index can't be read.
+
+        Example::
+
+            async with open_index("notes.db") as index:
+                for document in (await index.agrep(r"moon|lunar")).documents:
+                    for line in document.lines:
+                        print(f"{document.id}:{line.number}: {line.text}")
+        """
+        plan = GrepPlan(
+            compile_pattern(pattern, literal=literal, ignore_case=ignore_case, word=word),
+            path,
+            condition_of(filters),
+            checked_output(output),
+            checked_range(context, "context", 0, MOST_CONTEXT),
+            checked_range(limit, "limit", 1, MOST_LINES),
+            cursor,
+        )
+        return await grep(self._run(), self._run(SECONDS), self.store, plan)
+
+    grep = sync_twin(agrep)
 
     async def avalidate(self, chunk_id: str) -> ChunkValidation | None:
         """Compare a stored chunk with its original, byte by byte.

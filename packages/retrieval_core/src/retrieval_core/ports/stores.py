@@ -61,6 +61,7 @@ Capability: TypeAlias = Literal[
     "describe_collection",
     "document_ids",
     "documents_of",
+    "documents_with",
     "fields",
     "find_damage",
     "optimize",
@@ -75,7 +76,7 @@ Capability: TypeAlias = Literal[
 ]
 """Names of the optional methods of a store."""
 _OPTIONAL: tuple[Capability, ...] = get_args(Capability)
-_CHECKED = ("search", "search_both", "fetch", "count_terms", "document_ids")
+_CHECKED = ("search", "search_both", "fetch", "count_terms", "document_ids", "documents_with")
 """The methods whose answers are checked, for objects without the base class too."""
 _REQUIRED = ("describe", "upsert", "delete", "search", "fetch")
 _READING = frozenset({"search", "fetch", "count_terms", "version", "_search", "_fetch", "_count_terms", "_version"})
@@ -317,6 +318,27 @@ class Store(ABC):
             raise _refused(f"expected a list of ids, got {ids!r:.80}")
         return ids
 
+    @calls_plugin
+    async def documents_with(self, texts: Sequence[Collection[str]], condition: Filter | None = None) -> Sequence[str]:
+        """Return the ids of documents that may contain at least one text of each group, in any order.
+
+        A document that contains them is never missing. Others may be there: they are read to find out.
+
+        Args:
+            texts: Groups of texts with at least three characters each, whose case is ignored. With no group, all
+                documents may contain them.
+            condition: Documents of which no chunk passes this filter are treated as absent.
+
+        Raises:
+            UnsupportedFilterError: The filter has an operator that the store does not declare.
+            StoreError: The index cannot be read.
+        """
+        check_filter(condition, self.filter_operators)
+        ids = await self._read_or((), call_plugin, self._documents_with, texts, condition)
+        if not are(ids, lambda name: isinstance(name, str)):
+            raise _refused(f"expected a list of ids, got {ids!r:.80}")
+        return ids
+
     async def sources(self) -> Mapping[str, SourceState]:
         """Return the state of every source by its name, so that only changed files are indexed again."""
         return await self._read_or({}, self._sources)
@@ -521,6 +543,9 @@ class Store(ABC):
 
     async def _document_ids(self) -> Sequence[str]:
         self._lacks("document_ids")
+
+    async def _documents_with(self, texts: Sequence[Collection[str]], condition: Filter | None) -> Sequence[str]:
+        self._lacks("documents_with", texts, condition)
 
     async def _sources(self) -> Mapping[str, SourceState]:
         self._lacks("sources")

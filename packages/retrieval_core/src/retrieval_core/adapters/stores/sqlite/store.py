@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT, Last, LocalStore
 from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.settings_memory import KEY
-from retrieval_core.adapters.stores.sqlite import read, schema
+from retrieval_core.adapters.stores.sqlite import read, schema, trigrams
 from retrieval_core.adapters.stores.sqlite.connections import Connections, OldFormatError, is_write_refused
 from retrieval_core.config.base import AdapterSettings
 from retrieval_core.errors import DamagedSearchError, NotYetEmbeddedError, StoreError
@@ -179,6 +179,19 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         def work(view: Connection) -> TermCounts:
             allowed = None if condition is None else session.snapshot(view, condition, None)
             return session.words(view).count_terms(view, terms, allowed)
+
+        return await self._read(work)
+
+    async def _documents_with(self, texts: Sequence[Collection[str]], condition: Filter | None) -> Sequence[str]:
+        """Find documents by their trigrams; all of them if an older version of this library wrote the index last."""
+        session = self._current()
+
+        def work(view: Connection) -> Sequence[str]:
+            numbers = None
+            if condition is not None:
+                rows = session.snapshot(view, condition, None)
+                numbers = rows.numbers[rows.passing].tolist()
+            return trigrams.find_documents(view, texts, numbers)
 
         return await self._read(work)
 

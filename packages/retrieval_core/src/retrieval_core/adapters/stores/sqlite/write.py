@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, SOURCES
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum
-from retrieval_core.adapters.stores.sqlite import damage
+from retrieval_core.adapters.stores.sqlite import damage, trigrams
 from retrieval_core.adapters.stores.sqlite.read import has_seals, is_sealed, numbers_of, waiting
 from retrieval_core.adapters.stores.sqlite.words import (
     add_postings,
@@ -48,6 +48,7 @@ def next_generation(connection: Connection) -> int:
     connection.execute("INSERT INTO writes VALUES (?, ?)", (generation, token))
     for forget in ("DELETE FROM removed WHERE generation <= ?", "DELETE FROM writes WHERE generation <= ?"):
         connection.execute(forget, (generation - KEPT_GENERATIONS,))
+    trigrams.follow(connection, generation)
     return generation
 
 
@@ -59,6 +60,7 @@ def apply_change(connection: Connection, change: Change, analyzer: Analyzer) -> 
     documents = map(DOCUMENTS.to_row, change.documents)
     connection.executemany(_INSERT_DOCUMENT, ((*row, DOCUMENT_SEAL.of(row)) for row in documents))
     damage.count(connection, documents=len(change.documents))
+    trigrams.add_documents(connection, (document.id for document in change.documents))
     sections = map(SECTIONS.to_row, change.sections)
     connection.executemany(_REPLACE_SECTION, ((*row, SECTION_SEAL.of(row)) for row in sections))
     _insert_chunks(connection, change, analyzer, generation)
@@ -101,6 +103,7 @@ def repair(connection: Connection, analyzer: Analyzer, *, has_vectors: bool) -> 
         _remove_chunks(connection, numbers, generation)
 
     damage.repair(connection, analyzer, has_vectors=has_vectors, remove=remove)
+    trigrams.build(connection, generation)
     merge_segments(connection)
 
 
@@ -140,6 +143,7 @@ def _remove_documents(connection: Connection, document_ids: Iterable[str], gener
         numbers = connection.execute("SELECT number FROM chunks WHERE document_id = ?", (name,)).fetchall()
         _remove_chunks(connection, numbers, generation)
         connection.execute("DELETE FROM sections WHERE document_id = ?", (name,))
+        trigrams.remove_document(connection, name)
         gone = connection.execute("DELETE FROM documents WHERE id = ?", (name,)).rowcount
         damage.count(connection, documents=-gone)
         count += len(numbers)
