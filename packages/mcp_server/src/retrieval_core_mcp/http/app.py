@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -60,10 +62,12 @@ def create_app(
     async def lifespan(_app: object) -> AsyncGenerator[None]:
         for served in indexes:
             served.start()
+        freezing = asyncio.create_task(_freeze(indexes))
         try:
             async with endpoint.run():
                 yield
         finally:
+            freezing.cancel()
             await indexes.aclose()
 
     routes = [
@@ -74,3 +78,10 @@ def create_app(
     ]
     router = Router(routes, redirect_slashes=False, lifespan=lifespan)
     return Gate(router, settings, tokens, admission, counted, clock=clock or SystemClock())
+
+
+async def _freeze(indexes: ServedIndexes) -> None:
+    """Keep the garbage collector from walking over all modules and indexes again: requests wait meanwhile."""
+    for served in indexes:
+        await served.warmed_up()
+    gc.freeze()

@@ -187,6 +187,11 @@ class ServedIndex:
         if self._loading is not None and not (loading := self._loading.begin()).done():
             await asyncio.wait([loading])
 
+    async def warmed_up(self) -> None:
+        """Wait until the index is open and its model loaded, or until that failed."""
+        if self._warming is not None:
+            await asyncio.wait([self._warming])
+
     async def problem(self) -> str | None:
         """Return the name of the error that prevents searching the index; ``None`` if it can be searched."""
         try:
