@@ -98,6 +98,25 @@ def test_search_takes_modes_and_filters(talk: Any, mode: str) -> None:
     assert [hit["id"] for hit in found] == ["sun.md#0"]
 
 
+def test_search_says_what_it_understood_of_the_query(talk: Any) -> None:
+    """Conditions in the query hold, and a line repeats them; a query without any has no such line."""
+    answer = call(talk, "search", {"query": 'how far "km away" path:*.md -sun'})
+    assert 'Understood: required: "km away" \u00b7 excluded: sun \u00b7 path: *.md' in answer.content[0].text
+    assert [hit["id"] for hit in answer.structured_content["results"]] == ["moon.md#0"]
+    assert "Understood" not in call(talk, "search", {"query": "how far is C:\\moon"}).content[0].text
+
+
+def test_search_takes_several_queries_and_an_intent(talk: Any) -> None:
+    """Each finds what it asks for; an unknown kind is an error that names those that exist."""
+    queries = [{"kind": "keywords", "text": "milk"}, {"kind": "passage", "text": "Cheese is made of milk."}]
+    arguments = {"query": "moon", "mode": "lexical", "queries": queries, "intent": "a quiz on food"}
+    found = {hit["id"] for hit in call(talk, "search", arguments).structured_content["results"]}
+    assert "moon.md#0" in found
+    refused = call(talk, "search", {"query": "moon", "queries": [{"kind": "regex", "text": "x"}]})
+    assert refused.is_error
+    assert "keywords" in refused.content[0].text
+
+
 def test_an_empty_filter_is_no_filter(talk: Any) -> None:
     """Some assistants send an empty object for an argument that they leave out."""
     assert call(talk, "search", {"query": "moon", "filters": {}}).structured_content["results"]

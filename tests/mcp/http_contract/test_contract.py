@@ -52,6 +52,21 @@ def check_error(answer: httpx2.Response, status: int, *messages: str) -> dict[st
 
 
 class TestSearch:
+    def test_a_query_may_have_conditions_and_further_queries(self, served: Served) -> None:
+        async def check(service: Service) -> None:
+            text = 'far "away from the earth" path:moon.md'
+            queries = [{"kind": "text", "text": "distance"}]
+            answer = await search(service, query_text=text, queries=queries, intent="a quiz")
+            assert answer.status_code == 200, answer.text
+            told = answer.json()
+            RetrievalResponse.model_validate(told)
+            assert [each["metadata"]["chunk_id"] for each in told["results"]] == ["moon.md#0"]
+            assert told["query_syntax"]["required"] == ["away from the earth"]
+            assert told["query_syntax"]["summary"] == 'required: "away from the earth" \u00b7 path: moon.md'
+            check_error(await search(service, queries=[{"kind": "regex", "text": "x"}]), 400)
+
+        served(check)
+
     def test_results_are_those_of_the_file(self, served: Served) -> None:
         async def check(service: Service) -> None:
             answer = await search(service, top_k=2)

@@ -64,3 +64,33 @@ def test_several_indexes_search_for_them_too(tmp_path: Any) -> None:
         assert [origin.kind for origin in found["cheese"]] == ["keywords"]
         with pytest.raises(InvalidParameterError, match="variants must be"):
             indexes.retrieve("lunar distance", variants="cheese")  # type: ignore[arg-type]
+
+
+def test_a_kind_decides_which_searches_use_a_text(index: Index) -> None:
+    texts = [{"kind": "keywords", "text": "rennet"}, {"kind": "text", "text": "light minutes"}]
+    result = index.retrieve("lunar distance", variants=[*texts, {"kind": "passage", "text": CHUNKS[2].text}])
+    kinds = {hit.id: {origin.kind for origin in hit.found_by} for hit in result.hits}
+    assert kinds["cheese"] == {"keywords", "text", "passage"}
+    assert kinds["sun"] == {"text", "passage"}
+    by_keyword = index.retrieve("lunar distance", mode="lexical", variants=texts)
+    assert {hit.id for hit in by_keyword.hits} == {"cheese", "sun"}
+
+
+@pytest.mark.parametrize("variant", [{"kind": "other", "text": "x"}, {"kind": "text"}, {"kind": "text", "text": " "}])
+def test_an_unknown_kind_is_refused(index: Index, variant: Any) -> None:
+    with pytest.raises(InvalidParameterError, match=r"text, keywords, passage"):
+        index.retrieve("lunar distance", variants=[variant])
+
+
+def test_an_intent_reaches_vector_search_only(index: Index) -> None:
+    assert (
+        index.retrieve("moon", mode="lexical", intent="cheese milk rennet").hits
+        == index.retrieve("moon", mode="lexical").hits
+    )
+    plain = index.retrieve("moon", mode="dense", top_k=3)
+    with_intent = index.retrieve("moon", mode="dense", top_k=3, intent="cheese is made of milk and rennet")
+    assert [hit.id for hit in plain.hits].index("cheese") >= [hit.id for hit in with_intent.hits].index("cheese")
+    assert any(origin.kind == "intent" for hit in with_intent.hits for origin in hit.found_by)
+    assert not index.retrieve("moon", intent="milk").from_cache
+    with pytest.raises(InvalidParameterError, match="intent must be text"):
+        index.retrieve("moon", intent="x" * 1001)

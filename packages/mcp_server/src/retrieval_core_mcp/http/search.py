@@ -162,6 +162,8 @@ async def _check_vectors(context: ServiceContext, query: SearchQuery) -> None:
 def _request(kind: type[Q], query: SearchQuery, **own: Any) -> Q:
     return kind(
         query=query.query_text,
+        queries=query.queries,
+        intent=query.intent,
         filters=query.filters,
         index=query.index,
         indexes=query.indexes,

@@ -14,7 +14,7 @@ TOOLS = (
         "Search the indexed documents for chunks that answer a query, {how}. Returns chunks with their sources, best "
         "first. {when} Write the query in plain language.",
         "retrieval_core_mcp.tools.search:SearchArguments",
-        ("query", "filters", "max_characters", "top_k", "mode", "cursor"),
+        ("query", "queries", "intent", "filters", "max_characters", "top_k", "mode", "cursor"),
         "retrieval_core_mcp.tools.search:find",
         "retrieval_core_mcp.tools.search:SearchAnswer",
     ),

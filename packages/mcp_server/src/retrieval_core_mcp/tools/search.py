@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, computed_field
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.service.checking import changed_since
-from retrieval_core.service.searching import SearchRequest, search
+from retrieval_core.service.searching import LONGEST_QUERY, SearchRequest, search
 from retrieval_core.service.service_context import WHOLE
 from retrieval_core_mcp.fitting import MARK, clean, good_end, in_one_line
 from retrieval_core_mcp.settings import MOST_RESULTS
@@ -49,6 +49,14 @@ TopK = Annotated[int, Field(ge=1, le=MOST_RESULTS), WHOLE]
 class SearchArguments(QueryArguments, Sized, SearchRequest):
     """Arguments of the tool search."""
 
+    query: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=LONGEST_QUERY,
+            description='Plain language. "a phrase" is required, -word at the end excluded; path:docs/*, field:value',
+        ),
+    ]
     top_k: Annotated[TopK | None, Field(description="Most results. Normally leave it out")] = None
     mode: Annotated[
         Mode | None, Field(description="Normally leave it out. lexical: for exact names, codes and error texts")
@@ -87,7 +95,7 @@ async def find(context: ServiceContext, request: SearchArguments) -> FoundHits:
     from retrieval_core.text.sentences import Excerpter  # noqa: PLC0415 - the list of tools does not wait for it
 
     served, asked = context.index(request.index), request.top_k or MOST_RESULTS
-    said = (served.name, request.query, request.mode, asked, request.filters)
+    said = (served.name, request.query, request.queries, request.intent, request.mode, asked, request.filters)
     token = sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:8]
     first = _position(request.cursor, token)
     wanted = min(first + asked, MOST_RESULTS)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 NOT_FOUND = 1
 """The exit code of ``retrieval grep`` if no line matches, as of grep."""
+KINDS = ("text", "keywords", "passage")
+"""Kinds of further queries."""
 
 
 @click.command("search")
@@ -41,8 +43,18 @@ NOT_FOUND = 1
     metavar="NAME",
     help="Transform the query: keywords, decompose, hyde, graph.",
 )
+@click.option(
+    "--also",
+    "queries",
+    multiple=True,
+    metavar="KIND=TEXT",
+    help="Also search for text, keywords or a passage. Repeatable.",
+)
+@click.option("--intent", metavar="TEXT", help="Say why you ask, for vector search.")
 @question_options
-def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], given: Given) -> None:
+def search_command(
+    *, query: str, trace: bool, transforms: tuple[str, ...], queries: tuple[str, ...], intent: str | None, given: Given
+) -> None:
     """Search the index with keywords and vectors.
 
     Each result has a score relative to the best one, and its rank in vector and keyword search.
@@ -61,6 +73,8 @@ def search_command(*, query: str, trace: bool, transforms: tuple[str, ...], give
             searching.search,
             searching.SearchRequest,
             **service.query(given, query),
+            queries=tuple(map(_further_query, queries)) or None,
+            intent=intent,
             transforms=transforms or None,
             with_trace=trace,
             with_fallback=not config.raise_on_error,
@@ -146,6 +160,14 @@ def grep_command(
         print_matches(found)
     if not found.documents:
         raise SystemExit(NOT_FOUND)
+
+
+def _further_query(given: str) -> dict[str, str]:
+    kind, equals, text = given.partition("=")
+    if not equals or not text.strip() or kind not in KINDS:
+        msg = f"--also: {given!r:.80} is not KIND=TEXT, with the kind {', '.join(KINDS)}"
+        raise click.UsageError(msg)
+    return {"kind": kind, "text": text}
 
 
 @click.command("context")

@@ -33,6 +33,7 @@ from pydantic import (
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.ports import Message  # noqa: TC001 - pydantic reads annotations
+from retrieval_core.service.searching import FurtherQuery  # noqa: TC001 - as above
 from retrieval_core.types import Degradation  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ class SearchQuery(_Model):
     """A question to the service. All fields below ``similarity_threshold`` are beyond the file."""
 
     model_config = ConfigDict(extra="forbid")
-    left_out = frozenset({"index", "indexes", "filters", "history", "mode", "explain", "allow_degraded"})
+    left_out = frozenset(
+        {"queries", "intent", "index", "indexes", "filters", "history", "mode", "explain", "allow_degraded"}
+    )
 
     query_text: Annotated[
         str,
@@ -128,6 +131,10 @@ class SearchQuery(_Model):
     """The most results, 1 to 1000."""
     similarity_threshold: _Threshold = 0.0
     """Every result is at least so similar: 0 up to, but not including, 1."""
+    queries: Annotated[tuple[FurtherQuery, ...], Field(max_length=16)] | None = None
+    """More queries to search for, such as ``{"kind": "keywords", "text": "sync wave"}``; all results are fused."""
+    intent: Annotated[str, Field(strict=True, max_length=1_000)] | None = None
+    """The reason for the query; only vector search uses it."""
     index: _Words | None = None
     """The name of the index to search, if the service has several."""
     indexes: Annotated[tuple[_Words, ...], Field(min_length=1, max_length=MOST_INDEXES)] | None = None

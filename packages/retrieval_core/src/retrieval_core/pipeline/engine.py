@@ -175,7 +175,7 @@ class Engine:
     def _waits(self, state: SearchState) -> bool:
         """Return whether a query waits for anything; otherwise it needs no event loop."""
         plan, has_vector = state.plan, state.query.embedding is not None
-        if state.held is None or not self._is_plain or plan.transforms or plan.history or plan.variants:
+        if state.held is None or not self._is_plain or plan.transforms or plan.history or plan.variants or plan.intent:
             return True
         if self.kept.waits or plan.fusion == "native":
             return True

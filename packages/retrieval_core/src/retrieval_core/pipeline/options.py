@@ -11,7 +11,7 @@ from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.state import Plan
 from retrieval_core.pipeline.stages.transform import MOST_VARIANTS
 from retrieval_core.ports import Message, Variant
-from retrieval_core.ports.transformers import is_variant
+from retrieval_core.ports.transformers import QUERY_KINDS, is_variant, variant_of
 from retrieval_core.types import freeze
 from retrieval_core.types.filters import Filter, MetadataFilter
 from retrieval_core.types.filters.syntax import parse_filter
@@ -26,10 +26,22 @@ if TYPE_CHECKING:
 ROLES = frozenset({"system", "user", "assistant"})
 MOST_TURNS = 100
 LONGEST_TURN = 10_000
+LONGEST_INTENT = 1000
 """Limits of a conversation; a condenser reads the last turns only."""
 MAX_TOP_K = 1000
 _PLANNED = frozenset(
-    {"top_k", "mode", "score_threshold", "transforms", "variants", "history", "session_id", "use_cache", "syntax"}
+    {
+        "top_k",
+        "mode",
+        "score_threshold",
+        "transforms",
+        "variants",
+        "intent",
+        "history",
+        "session_id",
+        "use_cache",
+        "syntax",
+    }
 )
 """Options that have a field in the plan."""
 
@@ -49,8 +61,10 @@ class QueryOptions(TypedDict, total=False):
             no minimum.
         transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
             Default: ``transform.use``, none.
-        variants: Up to 16 more texts to search for, for example from your own query expansion, each a
-            :class:`~retrieval_core.ports.Variant`. Default: none.
+        variants: Up to 16 more texts to search for, for example from your own query expansion: a
+            :class:`~retrieval_core.ports.Variant`, or a mapping such as ``{"kind": "keywords", "text": "sync wave"}``
+            of the kind ``text``, ``keywords`` or ``passage`` (a chunk as it might answer the query). Default: none.
+        intent: Why the query is asked, at most 1,000 characters, for vector search only. Default: none.
         history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
             last 100 turns are used, 10,000 characters of each. Default: none.
         session_id: ID of the user's session, for a semantic cache per session. Default: none.
@@ -65,7 +79,8 @@ class QueryOptions(TypedDict, total=False):
     mode: SearchMode | None
     score_threshold: float | None
     transforms: Sequence[str] | None
-    variants: Sequence[Variant] | None
+    variants: Sequence[Variant | Mapping[str, str]] | None
+    intent: str | None
     history: Sequence[Message | Mapping[str, Any]] | None
     session_id: str | None
     use_cache: bool | None
@@ -209,14 +224,30 @@ def _checked_variants(variants: object) -> tuple[Variant, ...]:
         msg = f"variants must be a list of Variant, got {type(variants).__name__}"
         raise InvalidParameterError(msg)
     given = cast("Sequence[object]", variants)
-    sound = tuple(item for item in given if is_variant(item))
+    sound = tuple(item for item in map(_as_variant, given) if is_variant(item))
     if len(sound) < len(given) or len(given) > MOST_VARIANTS:
         msg = (
             f"variants must be at most {MOST_VARIANTS} Variant, each with a text, a set of sides and a weight above 0, "
-            f"got {given!r:.160}"
+            f"got {given!r:.160}. Or give a kind ({', '.join(QUERY_KINDS)}) and a text."
         )
         raise InvalidParameterError(msg)
     return sound
+
+
+def _as_variant(given: object) -> object:
+    if not isinstance(given, Mapping):
+        return given
+    fields = cast("Mapping[str, Any]", given)
+    kind, text = fields.get("kind"), fields.get("text")
+    is_known = isinstance(kind, str) and kind in QUERY_KINDS and len(fields) == len(("kind", "text"))
+    return variant_of(kind, text) if is_known else None  # pyright: ignore[reportArgumentType] - checked later
+
+
+def _checked_intent(intent: object) -> str:
+    if not isinstance(intent, str) or len(intent) > LONGEST_INTENT:
+        msg = f"intent must be text of at most {LONGEST_INTENT} characters, got {intent!r:.80}"
+        raise InvalidParameterError(msg)
+    return " ".join(intent.split())
 
 
 def turns(history: object) -> tuple[Message, ...]:
@@ -274,6 +305,7 @@ _CHECKS: Mapping[str, Callable[[object], Any]] = {
     "mode": _checked_mode,
     "score_threshold": _checked_threshold,
     "variants": _checked_variants,
+    "intent": _checked_intent,
     "history": turns,
     "session_id": _checked_session,
     "use_cache": _check_of_flag("use_cache"),
@@ -362,6 +394,7 @@ def make_plan(
         reranked=reranked,
         transforms=_transforms(transformers, config, options),
         variants=cast("tuple[Variant, ...]", options.get("variants", ())),
+        intent=options.get("intent") or "",
         history=cast("tuple[Message, ...]", options.get("history", ())),
         session_id=options.get("session_id"),
         use_cache=options.get("use_cache") is not False,

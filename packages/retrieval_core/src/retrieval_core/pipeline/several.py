@@ -44,7 +44,7 @@ MAX_OF_EACH = 100
 specification."""
 SHARED_CANDIDATES = 30
 """The least that each index is asked for, so that scores can be told apart; measured, more makes no difference."""
-OF_THE_WHOLE = frozenset({"history", "variants"})
+OF_THE_WHOLE = frozenset({"history", "variants", "intent"})
 """Options that an index needs no more if its query was transformed together with that of the others."""
 
 
@@ -185,6 +185,7 @@ def plan_several(
         condition=condition,
         transforms=tuple([name for name in transforms if name in transformers]),
         variants=options.get("variants", ()),  # pyright: ignore[reportArgumentType] - checked
+        intent=options.get("intent") or "",
         history=cast("tuple[Message, ...]", options.get("history", ())),
         session_id=options.get("session_id"),
         use_cache=options.get("use_cache") is not False,
@@ -288,7 +289,7 @@ class SearchIndexes(Stage):
         if index.embedder is None and query.embedding is not None:
             query = replace(query, embedding=None)
         if state.attempts:
-            plan = replace(plan, transforms=(), variants=(), history=())
+            plan = replace(plan, transforms=(), variants=(), intent="", history=())
         first = index.retrieval.start(query, plan, index.store.held()).but(shared_vectors=shared)
         if index.is_joined:
             return first.but(asked=state.asked, variants=state.variants, linked=state.linked)

@@ -11,7 +11,7 @@ from retrieval_core.ports.plugin import Plugin, are, call_plugin, calls_plugin, 
 from retrieval_core.types import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from retrieval_core.ports.index_values import Side
     from retrieval_core.ports.models import Message
@@ -92,6 +92,20 @@ class Variant:
     sides: frozenset[Side] = BOTH_SIDES
     is_passage: bool = False
     weight: float = 1.0
+
+
+QUERY_KINDS: Mapping[str, tuple[frozenset[Side], float]] = {
+    "text": (BOTH_SIDES, 1.0),
+    "keywords": (frozenset({"lexical"}), 0.5),
+    "passage": (frozenset({"dense"}), 0.5),
+}
+"""Kinds of further queries that callers give, with the searches that use them and their weights."""
+
+
+def variant_of(kind: str, text: str) -> Variant:
+    """Return a further query of one of the :data:`QUERY_KINDS`; a passage is embedded as a chunk."""
+    sides, weight = QUERY_KINDS[kind]
+    return Variant(kind, text, sides, is_passage=kind == "passage", weight=weight)
 
 
 @dataclass(frozen=True, slots=True)

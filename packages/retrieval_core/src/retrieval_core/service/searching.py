@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.errors import (
@@ -18,6 +18,7 @@ from retrieval_core.errors import (
     StoreError,
 )
 from retrieval_core.ports import Message  # noqa: TC001 - pydantic reads annotations
+from retrieval_core.ports.transformers import variant_of
 from retrieval_core.service.redaction import redact_degradations, redact_records
 from retrieval_core.service.served import listening
 from retrieval_core.service.service_context import SEVERAL, WHOLE, ServiceModel
@@ -56,17 +57,34 @@ LONGEST_QUERY = 10_000
 MOST_INDEXES = 32
 
 
+class FurtherQuery(ServiceModel):
+    """One more text to search for, besides the query."""
+
+    kind: Literal["text", "keywords", "passage"]
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY)]
+
+
+_FURTHER_QUERY = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["text", "keywords", "passage"]}, "text": {"type": "string"}},
+    "required": ["kind", "text"],
+}
+"""The schema, short and in place, for the lists of tools."""
+
+
 class QueryRequest(ServiceModel):
     """A query to one or several indexes."""
 
-    query: Annotated[
-        str,
+    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY, description="In plain language")]
+    queries: Annotated[
+        tuple[Annotated[FurtherQuery, WithJsonSchema(_FURTHER_QUERY)], ...] | None,
         Field(
-            min_length=1,
-            max_length=LONGEST_QUERY,
-            description='Plain language. "a phrase" is required, -word at the end excluded; path:docs/*, field:value',
+            max_length=16,
+            description="More queries; all results are fused. passage: as the documents might say it",
         ),
-    ]
+        SEVERAL,
+    ] = None
+    intent: Annotated[str | None, Field(max_length=1_000, description="Why you ask; only vector search uses it")] = None
     filters: Annotated[
         dict[str, Any] | None,
         Field(description='Filter, such as {"year": {"$gte": 2020}}'),
@@ -285,6 +303,8 @@ async def _target(context: ServiceContext, request: QueryRequest) -> _Target:
     options: QueryOptions = {
         "top_k": request.top_k,
         "mode": request.mode or (None if has_vectors else "lexical"),
+        "variants": [variant_of(each.kind, each.text) for each in request.queries or ()],
+        "intent": request.intent,
         "history": request.history,
         "score_threshold": request.score_threshold if has_vectors else None,
     }

@@ -80,6 +80,7 @@ class Plan:
         reranked: How many hits are put into a better order before the best ``top_k`` are taken; 0 for none.
         transforms: Names of the transformers that look at the question first, in their order.
         variants: Further texts to search for, which the caller gave.
+        intent: Why the question is asked, which only vector search gets.
         history: The turns of the conversation before the question, oldest first.
         session_id: Whose question it is, where results are not shared between sessions.
         use_cache: Whether the result may be one that was kept.
@@ -103,6 +104,7 @@ class Plan:
     reranked: int = 0
     transforms: tuple[str, ...] = ()
     variants: tuple[Variant, ...] = ()
+    intent: str = ""
     history: tuple[Message, ...] = ()
     session_id: str | None = field(default=None, compare=False)
     use_cache: bool = field(default=True, compare=False)

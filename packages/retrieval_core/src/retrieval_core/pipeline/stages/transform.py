@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_VARIANTS = 16
 """Variants of one question, at most, and as many lists of linked chunks: each of them is a search."""
 
+INTENT_WEIGHT = 0.5
+"""The weight of a vector search for the query with its intent."""
+
 
 class Transform(Stage):
     """Makes a follow-up question complete, then asks all transformers of the query about it at once.
@@ -72,7 +75,7 @@ class Transform(Stage):
     async def __call__(self, run: Run, state: SearchState) -> SearchState:
         """Return the state with the question to search for, and its variants."""
         plan = state.plan
-        if not (plan.transforms or plan.history or plan.variants or state.variants):
+        if not (plan.transforms or plan.history or plan.variants or plan.intent or state.variants):
             return state
         context = QueryContext(plan.history)
         failures: list[Failed] = []
@@ -103,6 +106,9 @@ class Transform(Stage):
             linked += made.linked
             count = len(made.variants) + len(made.linked)
             run.note(f"transform: {name}", run.elapsed_ms, None, count, made.reason or None)
+        if plan.intent:
+            text = f"{current.text} {plan.intent}"
+            variants.insert(0, Variant("intent", text, frozenset({"dense"}), weight=INTENT_WEIGHT))
         return state.failing(*failures).but(
             question=current,
             query=current,
