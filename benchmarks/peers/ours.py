@@ -82,12 +82,16 @@ class System:
     def search(self, question: Question) -> list[int]:
         """Search."""
         assert self._index is not None
-        return self._rows(self._index.retrieve(question.text, _filter(question), top_k=TOP_K, mode=question.mode))
+        return self._rows(
+            self._index.retrieve(question.text, _filter(question), top_k=TOP_K, mode=question.mode, syntax=False)
+        )
 
     async def asearch(self, question: Question) -> list[int]:
         """Search on an event loop."""
         assert self._index is not None
-        found = await self._index.aretrieve(question.text, _filter(question), top_k=TOP_K, mode=question.mode)
+        found = await self._index.aretrieve(
+            question.text, _filter(question), top_k=TOP_K, mode=question.mode, syntax=False
+        )
         return self._rows(found)
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ class System:
     def search(self, question: Question) -> list[int]:
         """Search."""
         assert self._index is not None
-        found = self._index.retrieve(question.text, top_k=PASSAGES, mode=question.mode)
+        found = self._index.retrieve(question.text, top_k=PASSAGES, mode=question.mode, syntax=False)
         if found.degraded:
             msg = f"an answer is not complete: {found.degraded}"
             raise RuntimeError(msg)
