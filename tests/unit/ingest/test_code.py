@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.errors import UnreadableFileError
+from retrieval_core.ingest.definitions import LANGUAGES, find_definitions
 from retrieval_core.ingest.readers import is_supported, read_file
 from retrieval_core.ingest.readers.base import ParsedDocument
 from retrieval_core.ingest.split import ChunkSizes, split_document
 from retrieval_core.types import Document
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from retrieval_core.ingest.definitions import Definition
     from retrieval_core.types import Chunk
 
 UNKNOWN = """\
@@ -103,3 +106,94 @@ def test_a_notebook_has_cells_and_no_outputs(tmp_path: Path) -> None:
         path.write_text(broken)
         with pytest.raises(UnreadableFileError, match="not a Jupyter notebook"):
             list(read_file(path))
+
+
+PYTHON = """\
+import a
+
+
+# Sends things.
+@traced(
+    name="client",
+)
+class Client:
+    \'\'\'The client.\'\'\'
+
+    def open(self):
+        one(two, three, four)
+
+    async def send(self):
+        five(six, seven, eight)
+
+    LIMIT = 3
+"""
+
+SAMPLES = {
+    "bash": "foo() {\n  a\n}\nfunction bar {\n  b\n}\n",
+    "c": "static int *\nfoo(int a)\n{\n}\nstruct s {\n  int a;\n};\ntypedef struct {\n  int b;\n} t;\n",
+    "c-sharp": "namespace A.B {\n  [X]\n  public class C : D {\n    public void M() {\n    }\n  }\n}\n",
+    "cpp": "namespace n {\ntemplate <typename T>\nclass A {\n  int m() {\n  }\n};\nint A::z() {\n}\n}\n",
+    "go": "package a\n\nfunc F() {\n}\n\nfunc (c *Client[T]) Send(x int) {\n}\ntype T struct {\n  a int\n}\n",
+    "java": "@X\npublic class A {\n  @Override\n  public void m() {\n  }\n  enum E {\n    B }\n}\n",
+    "javascript": "const g = async () => {\n}\nexport class A {\n  m() {\n  }\n}\nA.h = function () {\n}\n",
+    "kotlin": "class A(val x: Int) {\n  fun m() {\n  }\n}\nfun String.f() {\n}\n",
+    "lua": "local function f()\nend\nfunction M.g()\nend\n",
+    "php": "<?php\nclass B {\n  public function m() {\n  }\n}\nfunction f() {\n}\n",
+    "python": "@x(\n  1)\ndef f():\n  pass\nif y:\n  class A:\n    async def g(self):\n      pass\n",
+    "ruby": "module A\n  class B < C\n    def self.n(x)\n    end\n  end\nend\n",
+    "rust": "#[derive(X)]\npub struct A {\n  x: u8\n}\nimpl<T> Tr for A<T> {\n  fn m(&self) {\n  }\n}\n",
+    "scala": "class A {\n  def m() = {\n  }\n}\nobject O {\n  def n = {\n  }\n}\n",
+    "swift": "struct A {\n  func m() {\n  }\n}\nextension A: P {\n  func z() {\n  }\n}\n",
+    "tsx": "export const App: FC = () => {\n  return <div>\n</div>\n}\n",
+    "typescript": "export interface I {\n  a: string\n}\n@Dec()\nexport class A<T> {\n  private m(): void {\n  }\n}\n",
+}
+DEFINITIONS = {
+    "bash": "foo 1-3, bar 4-6",
+    "c": "foo 1-4, s 5-7, t 8-10",
+    "c-sharp": "A.B 1-7 (C 2-6 (M 4-5))",
+    "cpp": "n 1-9 (A 2-6 (m 4-5), A::z 7-8)",
+    "go": "F 3-4, Client.Send 6-7, T 8-10",
+    "java": "A 1-8 (m 3-5, E 6-7)",
+    "javascript": "g 1-2, A 3-6 (m 4-5), A.h 7-8",
+    "kotlin": "A 1-4 (m 2-3), f 5-6",
+    "lua": "f 1-2, M.g 3-4",
+    "php": "B 2-5 (m 3-4), f 6-7",
+    "python": "f 1-4, A 6-8 (g 7-8)",
+    "ruby": "A 1-6 (B 2-5 (n 3-4))",
+    "rust": "A 2-4, A<T> 5-8 (m 6-7)",
+    "scala": "A 1-4 (m 2-3), O 5-8 (n 6-7)",
+    "swift": "A 1-4 (m 2-3), A 5-8 (z 6-7)",
+    "tsx": "App 1-4",
+    "typescript": "I 1-3, A 4-8 (m 6-7)",
+}
+
+
+def shown(found: Sequence[Definition]) -> str:
+    inner = (f" ({shown(each.inner)})" if each.inner else "" for each in found)
+    return ", ".join(f"{each.name} {each.first + 1}-{each.last}{more}" for each, more in zip(found, inner, strict=True))
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_definitions_are_found_by_one_rule_in_all_languages(language: str) -> None:
+    """With decorators, owners and what is in them."""
+    pytest.importorskip("tree_sitter", reason="needs the extra 'code'")
+    assert shown(find_definitions(SAMPLES[language], language)) == DEFINITIONS[language]
+
+
+def test_symbols_are_sections() -> None:
+    """A class that does not fit is cut between its methods; what is between definitions has the path around it."""
+    pytest.importorskip("tree_sitter", reason="needs the extra 'code'")
+    assert [chunk.section_path for chunk in split(PYTHON, 200, "python")] == [(), ("Client",)]
+    assert [(chunk.section_path, chunk.text.split("\n")[0].strip()) for chunk in split(PYTHON, 16, "python")] == [
+        ((), "import a"),
+        (("Client",), "# Sends things."),
+        (("Client", "open"), "def open(self):"),
+        (("Client", "send"), "async def send(self):"),
+        (("Client",), "LIMIT = 3"),
+    ]
+
+
+def test_broken_code_is_cut_like_any_other() -> None:
+    """Nothing of it is lost."""
+    chunks = split("def f(:\n  ((\nclass {{\n" + PYTHON, 16, "python")
+    assert "".join("".join(chunk.text.split()) for chunk in chunks) == "".join(("def f(:((class {{" + PYTHON).split())

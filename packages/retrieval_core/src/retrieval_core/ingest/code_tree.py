@@ -1,4 +1,4 @@
-"""Source code and structured text as sections and blocks, by indentation and blank lines."""
+"""Source code and structured text as sections and blocks: by definitions, else by indentation and blank lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from retrieval_core.ingest.definitions import Definition, find_definitions
 from retrieval_core.ingest.split import SectionNode
 from retrieval_core.text.markdown import Block
 from retrieval_core.types import Span
@@ -18,6 +19,7 @@ _CONTINUES = re.compile(r"[)\]}>{]|</|(?:begin|do|done|elif|else|end|ensure|esac
 """How a line begins that belongs to the lines above it, whatever its indentation."""
 _LEADS = re.compile(r"[#/*@;%\[\"'-]|<!--")
 """How a line begins that belongs to the lines below it: a comment, a decorator or an attribute."""
+_CLOSES = re.compile(r"[)\]};,]*|end")
 _LONGEST_NAME = 80
 _DEEPEST = 12
 
@@ -85,25 +87,50 @@ def _depth(line: str) -> int:
     return len(indentation.expandtabs(4))
 
 
-def code_tree(text: str, fits: Callable[[Span], bool]) -> SectionNode:
-    """Return the sections of code: one for each top-level item that has lines below it, with its comments above it.
+def code_tree(text: str, language: str | None, fits: Callable[[Span], bool]) -> SectionNode:
+    """Return the sections of code: one for each definition, with its comments above it.
+
+    If there is no grammar of the language, each top-level item with lines below it is a section.
 
     Args:
         text: The code.
+        language: Its name, such as ``python``.
         fits: Whether a range may be one block. Items that may not are cut into the items in them.
     """
     lines = _Lines(text)
     root = SectionNode(0, ())
-    between = 0
-    for item in _with_leads(lines, list(lines.items(0, lines.count))):
-        if item.head is None:
-            continue
-        _add_lines(root, lines, between, item.first, fits)
-        name = _name(lines.words[item.head])
-        root.children.append(SectionNode(1, (name,) if name else (), _blocks(lines, item.first, item.last, fits)))
-        between = item.last
-    _add_lines(root, lines, between, lines.count, fits)
+    found = find_definitions(text, language) or [
+        Definition(name, item.first, item.last)
+        for item in _with_leads(lines, list(lines.items(0, lines.count)))
+        if item.head is not None and (name := _name(lines.words[item.head]))
+    ]
+    _grow(root, lines, (0, lines.count), found, fits)
     return root
+
+
+def _grow(
+    node: SectionNode, lines: _Lines, within: tuple[int, int], found: list[Definition], fits: Callable[[Span], bool]
+) -> None:
+    """Add definitions to a section, and the lines between them."""
+    between, last = within
+    for definition in found:
+        first = definition.first
+        while first > between and _LEADS.match(lines.words[first - 1]):
+            first -= 1
+        if first < between:  # it begins on the line on which the last one ends
+            continue
+        _add_lines(node, lines, between, first, fits)
+        between = min(definition.last, last)
+        while between < last and definition is found[-1] and _CLOSES.fullmatch(lines.words[between]):
+            between += 1
+        section = SectionNode(node.level + 1, (*node.path, definition.name))
+        span = lines.span(first, between)
+        if definition.inner and span is not None and not fits(span):
+            _grow(section, lines, (first, between), definition.inner, fits)
+        else:
+            section.blocks = _blocks(lines, first, between, fits)
+        node.children.append(section)
+    _add_lines(node, lines, between, last, fits)
 
 
 def _add_lines(node: SectionNode, lines: _Lines, first: int, last: int, fits: Callable[[Span], bool]) -> None:

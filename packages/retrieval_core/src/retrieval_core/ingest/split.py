@@ -402,7 +402,7 @@ def split_document(
         from retrieval_core.ingest.code_tree import code_tree  # noqa: PLC0415 - it makes the nodes of this module
 
         longest = allowance(()) * 7 // 8  # the names of definitions above it need some room
-        tree = code_tree(text, lambda span: measure(span) <= longest)
+        tree = code_tree(text, parsed.language, lambda span: measure(span) <= longest)
     else:
         tree = section_tree(parse_markdown(text) if parsed.markup == "markdown" else plain_blocks(text))
     drafts = Packer(text, measure, allowance, sizes.min_tokens).pack(tree)
