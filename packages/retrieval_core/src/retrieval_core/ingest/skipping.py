@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from retrieval_core.ingest.readers.code import language_of
+from retrieval_core.ingest.languages import language_of
 
 if TYPE_CHECKING:
     from pathlib import Path, PurePath

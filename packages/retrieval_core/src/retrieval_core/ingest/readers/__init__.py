@@ -9,8 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
+from retrieval_core.ingest.languages import SUFFIXES, language_of
 from retrieval_core.ingest.readers.base import ReadOptions, unreadable
-from retrieval_core.ingest.readers.code import SUFFIXES, language_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
