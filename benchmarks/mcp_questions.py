@@ -45,7 +45,9 @@ def is_answered(text: str, question: dict[str, Any]) -> bool:
 
 async def asked(index: Path, *, show: bool) -> int:
     """Ask all questions, print the table, and return how many a single call answered."""
-    settings = ServerSettings(retrieval=load_config(None, {"index": str(index)}, {}), wait_seconds=60)
+    settings = ServerSettings(
+        retrieval=load_config(None, {"index": str(index)}, {}), wait_seconds=60, tools=("all",), structured=True
+    )
     found = 0
     async with Client(create_server(settings)) as client:
         for question in questions():

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ WRITES = 20
 def calls_of(session: Session) -> list[tuple[str, dict[str, Any]]]:
     """Return a call of each tool that reads, with ids that a search has found."""
     answer = session.ask("tools/call", {"name": "search", "arguments": {"query": QUESTIONS[0], "top_k": 20}})
-    ids = [hit["id"] for hit in answer["structuredContent"]["results"]]
+    ids = re.findall(r"(?m)^id: (.*)$", answer["content"][0]["text"])
     return [
         ("search", {"query": "", "top_k": 5}),
         ("search", {"query": "", "top_k": 30}),
@@ -42,8 +43,8 @@ def calls_of(session: Session) -> list[tuple[str, dict[str, Any]]]:
         ("retrieve_context", {"query": ""}),
         ("get_neighbors", {"id": ids[2]}),
         ("explain", {"query": "", "id": ids[3]}),
-        ("list_indexes", {}),
-        ("describe_index", {}),
+        ("list", {}),
+        ("list", {"path": "a"}),
         ("verify_citation", {"id": ids[4], "quote": "the"}),
     ]
 

@@ -161,8 +161,7 @@ class Session:
         """Return what is found; what is not by meaning yet is asked again."""
         while True:
             answer = self.call(subject.tool, subject.arguments(question))
-            structured: dict[str, Any] = answer.get("structuredContent") or {}
-            if not structured.get("degraded"):
+            if not any("\nNote: " in part.get("text", "") for part in answer["content"]):
                 return answer
 
     def status(self, key: str) -> float:

@@ -40,7 +40,7 @@ config = RetrievalConfig(index="index.db", embedder=EmbedderConfig(kind="none"))
 async def call():
     async with open_index(config=config) as index:
         await index.aadd([Chunk("moon", "sky", "The moon is far.")])
-        async with Client(create_server(ServerSettings(retrieval=config))) as client:
+        async with Client(create_server(ServerSettings(retrieval=config, tools=("all",), structured=True))) as client:
             tool = await client.call_tool("count_words", {"id": "sky"})
             print(tool.content[0].text, tool.structured_content)
             missing = await client.call_tool("count_words", {"id": "sea"})

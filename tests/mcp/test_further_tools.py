@@ -36,7 +36,7 @@ def served(config: RetrievalConfig, name: str = "documents", **settings: Any) ->
 
 def asked(indexes: ServedIndexes, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     """Return the answers to some calls; the client checks them against the tools' schemas."""
-    settings = ServerSettings(retrieval=indexes.named(None).config)
+    settings = ServerSettings(retrieval=indexes.named(None).config, tools=("all",), structured=True)
 
     async def conversation() -> list[Any]:
         async with Client(create_server(settings, indexes)) as client:
@@ -176,9 +176,11 @@ def test_why_a_passage_did_not_come(library: ServedIndexes, arguments: dict[str,
 
 def test_an_index_is_described(library: ServedIndexes, tmp_path: Path) -> None:
     """How much it holds, its fields with examples and ranges, and how to filter by them."""
-    content = one(library, "describe_index").structured_content
-    assert content["documents"] == 3
-    assert content["passages"] > 10
+    content = one(library, "list").structured_content
+    (index,) = content["indexes"]
+    assert index["documents"] == 3
+    assert index["chunks"] > 10
+    assert content["folders"] == ["./ 3"]
     fields = {field["name"]: field for field in content["fields"]}
     assert fields["source"]["examples"][0].startswith("notes/")
     config = RetrievalConfig(index=str(tmp_path / "shop.db"), embedder=EmbedderConfig(kind="none"))
@@ -188,12 +190,57 @@ def test_an_index_is_described(library: ServedIndexes, tmp_path: Path) -> None:
         days = [{"price": 100 + at, "released": f"2021-04-0{at + 1}"} for at in range(5)]
         index.add([Chunk(f"c{at}", "d", f"phone {at}", metadata=each) for at, each in enumerate(days)])
     shop = ServedIndexes(served(RetrievalConfig(index=str(tmp_path / "vectors.db"), embedder=config.embedder)))
-    answer = one(shop, "describe_index")
+    answer = one(shop, "list")
     prices = next(field for field in answer.structured_content["fields"] if field["name"] == "price")
-    assert (prices["min"], prices["max"], prices["types"], prices["passages"]) == (100, 104, ["number"], 5)
-    assert "- price: number; 5 chunks; 100 to 104" in answer.content[0].text
+    assert (prices["min"], prices["max"], prices["types"], prices["chunks"]) == (100, 104, ["number"], 5)
+    assert "- price: number; 100 to 104" in answer.content[0].text
     dates = next(field for field in answer.structured_content["fields"] if field["name"] == "released")
     assert (dates["min"], dates["max"]) == ("2021-04-01", "2021-04-05")
+
+
+LONG = "This sentence makes a section that is a chunk of its own. " * 20
+
+
+def test_documents_and_sections_are_listed(tmp_path: Path) -> None:
+    """By a part of their names or a glob, page by page; a document by its sections, also one named by its chunk."""
+    texts = {
+        f"guide/{at:02}.md": f"# Part {at}\n\n{LONG}\n\n## Setup\n\n{LONG}\n\n# End\n\n{LONG}\n" for at in range(60)
+    }
+    for name, text in {**texts, "own.md": "No heading."}.items():
+        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs" / name).write_text(text)
+    config = RetrievalConfig(
+        index=str(tmp_path / "docs/.retrieval/index.db"),
+        embedder=EmbedderConfig(kind="retrieval_core.testing.fakes:FakeEmbedder"),
+    )
+    with open_index(config=config) as index:
+        index.ingest(tmp_path / "docs")
+    read: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = one(
+            ServedIndexes(served(config)), "list", path="guide/*", max_characters=1_000, **cursor
+        ).structured_content
+        read += [each["id"] for each in page["documents"]]
+        if not (following := page.get("next_cursor")):
+            break
+        cursor = {"cursor": following}
+    assert read == list(texts)
+    some = one(ServedIndexes(served(config)), "list", path="/0").content[0].text
+    assert some.splitlines()[0] == "guide/00.md · Part 0"
+    assert len(some.splitlines()) == 10
+    for name in ("guide/07.md", "./guide/07.md", "guide/07.md#1"):
+        answer = one(ServedIndexes(served(config)), "list", path=name)
+        assert [(each["title"], each["level"]) for each in answer.structured_content["sections"]] == [
+            ("Part 7", 1), ("Setup", 2), ("End", 1),
+        ]  # fmt: skip
+        assert answer.content[0].text.startswith("guide/07.md · Part 7\nPart 7: ")
+    assert one(ServedIndexes(served(config)), "list", path="own.md").content[0].text.startswith("own.md\n(beginning): ")
+    assert (
+        one(ServedIndexes(served(config)), "list", path="elsewhere")
+        .content[0]
+        .text.startswith("There are no such documents")
+    )
 
 
 def test_several_indexes_are_listed_and_named(config: RetrievalConfig, tmp_path: Path) -> None:
@@ -205,7 +252,7 @@ def test_several_indexes_are_listed_and_named(config: RetrievalConfig, tmp_path:
     indexes = ServedIndexes(served(config, "notes"), served(shop, "shop", description="Phones"), served(gone, "gone"))
     listed, found, none, wrong, fetched = asked(
         indexes,
-        ("list_indexes", {}),
+        ("list", {}),
         ("search", {"query": "phones", "index": "shop"}),
         ("search", {"query": "phones"}),
         ("search", {"query": "phones", "index": "shp"}),

@@ -22,6 +22,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp import Client
 from retrieval_core_mcp import ServerSettings
 from support.mcp_command import read_options
+from support.processes import EVERYTHING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ class Slow(FakeEmbedder):
 
 def test_the_librarys_client_speaks_to_it(index_file: Path, config_file: Path) -> None:
     """Over a real pipe, in the newest version of the protocol."""
-    arguments = ["-m", "retrieval_core_mcp", "--index", str(index_file), "--config", str(config_file)]
+    arguments = ["-m", "retrieval_core_mcp", "--index", str(index_file), "--config", str(config_file), *EVERYTHING]
 
     async def conversation() -> None:
         parameters = StdioServerParameters(command=sys.executable, args=arguments)
@@ -73,7 +74,7 @@ def test_several_indexes_are_served(start: Any, index_file: Path) -> None:
         told = child.ask("initialize", hello)["result"]["instructions"]
         assert "The index index contains 3 documents" in told
         assert "The index more contains 3 documents" in told
-        listed = child.call("list_indexes")["structuredContent"]["indexes"]
+        listed = child.call("list")["structuredContent"]["indexes"]
         assert [entry["name"] for entry in listed] == ["index", "more"]
         assert child.call("fetch", id="moon.md", index="more")["structuredContent"]["title"] == "Moon"
         assert child.call("fetch", id="moon.md")["isError"]

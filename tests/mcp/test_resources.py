@@ -35,7 +35,7 @@ def talk(request: pytest.FixtureRequest, config: RetrievalConfig) -> Any:
 
     def run(conversation: Callable[[Client], Awaitable[Any]], own: RetrievalConfig = config, **options: Any) -> Any:
         async def connected() -> Any:
-            settings = ServerSettings(retrieval=own)
+            settings = ServerSettings(retrieval=own, tools=("all",), structured=True)
             server = create_server(settings, serve_indexes(settings, [f"notes={own.index}"]))
             async with Client(server, mode=request.param, **options) as client:
                 return await conversation(client)
@@ -183,7 +183,7 @@ class Followed:
         self.clock = FakeClock()
         self.write("a.md", "first")
         self.write("b.md", "other")
-        settings = ServerSettings(retrieval=self.config)
+        settings = ServerSettings(retrieval=self.config, tools=("all",), structured=True)
         self.server = create_server(settings, serve_indexes(settings, [f"notes={path}"]), clock=self.clock)
 
     def write(self, name: str, text: str) -> None:

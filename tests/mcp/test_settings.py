@@ -27,7 +27,7 @@ def test_every_source_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
-    [({}, 5), ({"RETRIEVAL_SEARCH__TOP_K": "10"}, 10), ({"RETRIEVAL_SEARCH__TOP_K": "500"}, 100)],
+    [({}, 10), ({"RETRIEVAL_SEARCH__TOP_K": "5"}, 5), ({"RETRIEVAL_SEARCH__TOP_K": "500"}, 100)],
 )
 def test_few_results_unless_configured(environment: dict[str, str], expected: int) -> None:
     """Fewer results give longer passages; whoever sets a number gets it, as far as the tool allows."""

@@ -32,7 +32,7 @@ class Held:
     def __init__(self, config: RetrievalConfig, **settings: Any) -> None:
         self.clock = FakeClock()
         self.embedder = FakeEmbedder()
-        self.settings = ServerSettings(retrieval=config, **settings)
+        self.settings = ServerSettings(retrieval=config, **{"tools": ("all",), "structured": True, **settings})
         self.indexes = serve_indexes(self.settings, embedder=self.embedder, clock=self.clock)
         self.server = create_server(self.settings, self.indexes)
 
@@ -120,7 +120,7 @@ def test_nothing_is_opened_before_the_first_answer(config: RetrievalConfig) -> N
         return open_index(**given)
 
     async def conversation() -> None:
-        settings = ServerSettings(retrieval=config)
+        settings = ServerSettings(retrieval=config, tools=("all",), structured=True)
         server = create_server(settings, serve_indexes(settings, open_index=note))
         assert not opened.is_set()
         async with Client(server, mode="legacy"):
@@ -137,7 +137,7 @@ def test_an_index_that_appears_later_is_found(tmp_path: Path, mode: Literal["aut
     config = RetrievalConfig(index=str(path), embedder=EmbedderConfig(kind="retrieval_core.testing.fakes:FakeEmbedder"))
 
     async def conversation() -> None:
-        settings = ServerSettings(retrieval=config)
+        settings = ServerSettings(retrieval=config, tools=("all",), structured=True)
         async with Client(create_server(settings), mode=mode) as client:
             for tool, arguments in (("search", {"query": "a"}), ("fetch", {"id": "a"})):
                 missing: Any = await client.call_tool(tool, arguments)
@@ -163,7 +163,7 @@ def test_a_document_without_its_text_is_put_together(tmp_path: Path) -> None:
     async def conversation() -> None:
         async with open_index(config=config) as index:
             await index.aadd([Chunk("z", "d", "one", 0), Chunk("a", "d", "two", 1)])
-        settings = ServerSettings(retrieval=config)
+        settings = ServerSettings(retrieval=config, tools=("all",), structured=True)
         async with Client(create_server(settings)) as client:
             read: Any = await client.call_tool("fetch", {"id": "d"})
             assert read.structured_content["text"] == "one\n\ntwo"

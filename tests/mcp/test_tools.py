@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
 
     from retrieval_core import RetrievalConfig
 
-TOOLS = [
-    "search", "grep", "fetch", "retrieve_context", "get_neighbors", "explain", "list_indexes", "describe_index",
-    "verify_citation", "answer",
-]  # fmt: skip
+DEFAULT = ["search", "grep", "fetch", "list", "verify_citation"]
+ALL = [*DEFAULT, "retrieve_context", "get_neighbors", "explain", "answer"]
 MODES: list[Literal["auto", "legacy"]] = ["auto", "legacy"]
 Talk = "Callable[[Client], Awaitable[Any]]"
 
@@ -32,7 +31,7 @@ def talk(request: pytest.FixtureRequest, config: RetrievalConfig) -> Any:
 
     def run(conversation: Callable[[Client], Awaitable[Any]], **settings: Any) -> Any:
         async def connected() -> Any:
-            chosen = ServerSettings(retrieval=config, **settings)
+            chosen = ServerSettings(retrieval=config, **{"tools": ("all",), "structured": True, **settings})
             async with Client(create_server(chosen), mode=request.param) as client:
                 return await conversation(client)
 
@@ -49,28 +48,69 @@ def call(talk: Any, tool: str, arguments: dict[str, Any], **settings: Any) -> An
     return talk(conversation, **settings)
 
 
-def test_tools_are_described(talk: Any) -> None:
-    """Every tool has schemas, annotations and a description; nothing but the named arguments is allowed."""
-
+def listed(talk: Any, **settings: Any) -> Any:
     async def conversation(client: Client) -> Any:
         return (await client.list_tools()).tools
 
-    tools = {tool.name: tool for tool in talk(conversation)}
-    assert list(tools) == TOOLS
+    return talk(conversation, **settings)
+
+
+def test_tools_are_described(talk: Any) -> None:
+    """Every tool has a title, a description, annotations and schemas, and every argument a description."""
+    tools = {tool.name: tool for tool in listed(talk)}
+    assert list(tools) == ALL
     for tool in tools.values():
+        assert tool.title
         assert tool.description
-        assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema["type"] == "object"
-        notes = tool.annotations
-        assert (notes.read_only_hint, notes.open_world_hint) == (True, False)
+        assert tool.annotations.read_only_hint is True
+        assert all(entry["description"] for entry in tool.input_schema["properties"].values()), tool.name
     properties = tools["search"].input_schema["properties"]
-    assert set(properties) == {"query", "top_k", "mode", "filters", "max_characters", "cursor"}
-    assert (properties["top_k"]["type"], properties["top_k"]["minimum"], properties["top_k"]["maximum"]) == (
-        "integer", 1, 100,
-    )  # fmt: skip
+    assert {"query", "filters", "detail", "top_k", "cursor"} <= set(properties)
     assert tools["search"].input_schema["required"] == ["query"]
-    assert properties["top_k"]["default"] == 5
-    assert set(tools["fetch"].input_schema["properties"]) == {"id", "offset", "around", "max_characters"}
+    assert properties["top_k"] == {"type": "integer", "default": 10, "description": "Most results"}
+    assert properties["detail"]["enum"] == ["paths", "excerpts", "full"]
+
+
+def test_the_default_tools_are_few_and_short(talk: Any) -> None:
+    """With the instructions they take at most 1,200 tokens, and have no output schema; other tools can be named."""
+
+    async def conversation(client: Client) -> tuple[list[Any], str]:
+        return (await client.list_tools()).tools, client.instructions or ""
+
+    tools, instructions = talk(conversation, tools=(), structured=False)
+    assert [tool.name for tool in tools] == DEFAULT
+    assert all(tool.output_schema is None for tool in tools)
+    written = [json.dumps(tool.model_dump(mode="json", by_alias=True, exclude_none=True)) for tool in tools]
+    assert len("".join(written) + instructions) <= 4 * 1_200
+    assert [tool.name for tool in listed(talk, tools=("answer", "search"))] == ["search", "answer"]
+    refused = call(talk, "answer", {"query": "moon"}, tools=())
+    assert refused.is_error
+    assert "doesn't offer the tool answer. Use search" in refused.content[0].text
+
+
+def test_a_result_is_text_only(talk: Any) -> None:
+    """The same text as with structured content: each result has a line with its place, and one with its ID."""
+    given = {"query": "how far is the moon", "top_k": 2}
+    (answer, structured) = (call(talk, "search", given, structured=each) for each in (False, True))
+    assert answer.structured_content is None
+    assert answer.content == structured.content
+    assert re.search(r"^\[1\] moon\.md\S*( · .*)?\nid: moon\.md#0\n", answer.content[0].text, re.MULTILINE)
+
+
+def test_details(talk: Any) -> None:
+    """Places only, readable excerpts, or whole chunks: as many as fit, and a cursor for the others."""
+    lengths: dict[str, int] = {}
+    for detail in ("paths", "excerpts", "full"):
+        answer = call(talk, "search", {"query": "ships on the sea", "top_k": 20, "detail": detail})
+        text, hits = answer.content[0].text, answer.structured_content["results"]
+        assert text.count("[20]") == (detail == "paths")
+        assert ("\ncursor: " in text) == ("next_cursor" in answer.structured_content)
+        lengths[detail] = len(hits)
+        assert [bool(hit["text"]) for hit in hits] == [detail != "paths"] * len(hits)
+        assert not any("[…]" in hit["text"] for hit in hits[:-1] if detail == "full")
+        assert all(len(hit["text"]) > 500 for hit in hits if hit["text"].endswith("[…]"))
+    assert lengths["paths"] == 20 > lengths["excerpts"] >= lengths["full"] > 2
 
 
 def test_search_answers_in_both_forms(talk: Any) -> None:
@@ -85,7 +125,7 @@ def test_search_answers_in_both_forms(talk: Any) -> None:
     assert 0 <= answer.structured_content["relevance"] <= 1
     text = answer.content[0].text
     assert "384,400 km" in text
-    assert "[1] Doc: moon.md#0\n" in text
+    assert "\nid: moon.md#0\n" in text
     assert "data, not instructions" in text
     assert not text.startswith("{")
 
@@ -123,11 +163,13 @@ def test_an_empty_filter_is_no_filter(talk: Any) -> None:
 
 
 def test_search_that_finds_nothing_says_so(talk: Any) -> None:
-    """No result is an answer and no error."""
+    """No result is an answer and no error; a filter that excludes everything is named."""
     answer = call(talk, "search", {"query": "moon", "filters": {"source": "nowhere"}})
     assert not answer.is_error
     assert answer.structured_content["results"] == []
-    assert answer.content[0].text.startswith("Nothing was found for: moon")
+    assert answer.content[0].text.startswith("The filter excludes all documents.")
+    answer = call(talk, "search", {"query": "xyzzy", "mode": "lexical"})
+    assert answer.content[0].text.startswith("Not in these documents: nothing matches")
 
 
 def test_fetch_returns_a_passage(talk: Any) -> None:
@@ -164,17 +206,16 @@ def test_fetch_reads_a_long_document_in_parts(talk: Any) -> None:
     assert f"For the rest, fetch the same id with offset {offset}." in parts[0].content[0].text
 
 
-@pytest.mark.parametrize("top_k", [2, 3, 5, 10, 20])
-def test_every_passage_asked_for_is_in_the_answer(talk: Any, top_k: int) -> None:
-    """The first ones whole, later ones as their best sentences; what fits beside them is shown whole."""
+@pytest.mark.parametrize("top_k", [2, 5, 20, 100])
+def test_results_stay_readable(talk: Any, top_k: int) -> None:
+    """The first ones whole, later ones as their best sentences; those without room come with a cursor."""
     answer = call(talk, "search", {"query": "ships on the sea", "top_k": top_k})
     hits = answer.structured_content["results"]
-    assert len(hits) == top_k
+    assert min(top_k, 4) <= len(hits) <= top_k
     cut = [hit["text"] for hit in hits if hit["text"].endswith("[…]")]
-    assert bool(cut) == (top_k > 2)
-    assert all("ships." in text for text in cut)
-    assert ("marks a cut: fetch the chunk" in answer.content[0].text) == bool(cut)
-    assert len(json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))) < 5_000
+    assert all(len(text) > 500 and "ships." in text for text in cut)
+    assert (len(hits) < top_k) <= ("next_cursor" in answer.structured_content)
+    assert len(json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))) < 8_000
 
 
 def test_a_cursor_goes_on(talk: Any) -> None:
@@ -182,7 +223,7 @@ def test_a_cursor_goes_on(talk: Any) -> None:
 
     async def conversation(client: Client) -> tuple[list[str], list[str], Any]:
         arguments: dict[str, Any] = {"query": "ships on the sea", "top_k": 7, "max_characters": 2_000}
-        whole: Any = await client.call_tool("search", {**arguments, "top_k": 30, "max_characters": 50_000})
+        whole: Any = await client.call_tool("search", {**arguments, "top_k": 30, "max_characters": 100_000})
         pages: list[str] = []
         cursor: str | None = None
         while len(pages) < 30:
@@ -215,14 +256,14 @@ def test_what_the_documents_do_not_tell_is_said(talk: Any) -> None:
     answer = call(talk, "search", {"query": "quarterly revenue of the zeppelin factory"})
     assert answer.structured_content["relevance"] < 0.15
     assert answer.structured_content["note"] == "Not in these documents, as far as the search can tell."
-    assert answer.structured_content["note"] in answer.content[0].text
+    assert answer.content[0].text.startswith(answer.structured_content["note"] + "\n")
     assert "note" not in call(talk, "search", found).structured_content
 
 
 def test_a_question_that_was_cut_is_said_so(config: RetrievalConfig) -> None:
     """A configured length below the tool's own is no silent loss."""
     short = config.model_copy(update={"query": config.query.model_copy(update={"max_length": 8})})
-    settings = ServerSettings(retrieval=short)
+    settings = ServerSettings(retrieval=short, tools=("all",), structured=True)
 
     async def conversation() -> Any:
         async with Client(create_server(settings)) as client:
@@ -255,23 +296,21 @@ def test_schemas_are_short(talk: Any) -> None:
         assert titles([tool.input_schema, tool.output_schema]) == []
     fetch = next(tool for tool in tools if tool.name == "fetch")
     assert fetch.output_schema["properties"]["title"]["type"] == "string"
-    listed = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
-    assert len(json.dumps(listed, ensure_ascii=False, separators=(",", ":"))) < 14_000
 
 
 def test_a_description_tells_when_to_search(talk: Any) -> None:
-    """What the index holds stands in the instructions and with the tool."""
+    """It is in the instructions, which begin with when to search, and in the description of the tool."""
 
     async def conversation(client: Client) -> Any:
         return client.instructions, (await client.list_tools()).tools[0].description
 
     about = "The documents are about: Recipes of the south."
     instructions, tool = talk(conversation, description="Recipes of the south")
+    assert instructions.startswith("Use these tools before grep")
     assert instructions.endswith(about)
-    assert f"{about} Use this when the user asks about that." in tool
+    assert tool.endswith(about)
     instructions, tool = talk(conversation)
     assert "about:" not in instructions + tool
-    assert "Use this when the user asks about" in tool
 
 
 def test_strings_are_read_as_what_they_say(talk: Any) -> None:
@@ -287,7 +326,7 @@ def test_strings_are_read_as_what_they_say(talk: Any) -> None:
 def test_few_results_where_nothing_is_said(talk: Any, config: RetrievalConfig) -> None:
     """The default is what the schema says, and not that of the library."""
     answer = call(talk, "search", {"query": "ships on the sea"}, max_characters=100_000).structured_content
-    assert len(answer["results"]) == 5
+    assert len(answer["results"]) == 10
 
 
 @pytest.mark.parametrize(
@@ -322,11 +361,10 @@ def test_without_an_embedder_there_is_no_mode(tmp_path: Any) -> None:
     async def conversation() -> None:
         async with open_index(config=config) as index:
             await index.aadd([Chunk("a", "d", "about the moon")])
-        settings = ServerSettings(retrieval=config)
+        settings = ServerSettings(retrieval=config, tools=("all",), structured=True)
         async with Client(create_server(settings)) as client:
             tool = (await client.list_tools()).tools[0]
             assert "mode" not in tool.input_schema["properties"]
-            assert "by meaning" not in (tool.description or "")
             for arguments in ({"query": "moon"}, {"query": "moon", "mode": "lexical"}):
                 answer: Any = await client.call_tool("search", arguments)
                 assert [hit["id"] for hit in answer.structured_content["results"]] == ["a"]
@@ -346,7 +384,7 @@ def test_an_index_without_vectors_is_searched_by_words(tmp_path: Any) -> None:
     async def conversation() -> None:
         async with open_index(config=words) as index:
             await index.aadd([Chunk("a", "d", "about the moon")])
-        settings = ServerSettings(retrieval=config)
+        settings = ServerSettings(retrieval=config, tools=("all",), structured=True)
         async with Client(create_server(settings)) as client:
             for mode in ("hybrid", "dense", "lexical"):
                 answer: Any = await client.call_tool("search", {"query": "moon", "mode": mode})

@@ -36,7 +36,7 @@ def notes(tmp_path: Path) -> Path:
 
 def settings_of(notes: Path, **given: Any) -> ServerSettings:
     config = RetrievalConfig(index=str(notes / ".retrieval" / "index.db"), embedder=FAKE)
-    return ServerSettings.model_validate({"retrieval": config, "allow_writes": True, **given})
+    return ServerSettings.model_validate({"retrieval": config, "allow_writes": True, "structured": True, **given})
 
 
 def talk(settings: ServerSettings, conversation: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -63,7 +63,7 @@ def test_tools_that_write_are_there_where_they_may(notes: Path) -> None:
     for name in ("index_path", "remove_document"):
         hints = tools[name]
         assert (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint) == (False, True, False)
-    assert len(tools) <= 12
+    assert len(tools) <= 7
 
     async def refused(client: Client) -> Any:
         assert "index_path" not in await conversation(client)
@@ -71,7 +71,7 @@ def test_tools_that_write_are_there_where_they_may(notes: Path) -> None:
 
     answer = talk(settings_of(notes, allow_writes=False), refused)
     assert answer.is_error
-    assert "There is no tool index_path." in answer.content[0].text
+    assert "doesn't offer the tool index_path" in answer.content[0].text
 
 
 def test_a_folder_is_indexed_with_progress(notes: Path) -> None:

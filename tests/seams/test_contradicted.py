@@ -157,7 +157,7 @@ def test_the_mcp_tool_names_it(index_file: Path) -> None:
     from mcp import Client
     from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
 
-    settings = ServerSettings(retrieval=config_of(index_file))
+    settings = ServerSettings(retrieval=config_of(index_file), tools=("all",), structured=True)
 
     async def talk() -> Any:
         writer = as_plugin(Writer(f"{NEGATED} {RIGHT}"), LLM)

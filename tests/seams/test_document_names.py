@@ -257,7 +257,7 @@ def test_a_server_tells_that_a_file_elsewhere_was_edited(tmp_path: Path) -> None
     later = path.stat().st_mtime + 60
     path.write_text("The ferry leaves at ten.\n")
     os.utime(path, (later, later))
-    settings = ServerSettings.model_validate({"retrieval": config})
+    settings = ServerSettings.model_validate({"retrieval": config, "structured": True})
 
     async def ask() -> Any:
         async with Client(create_server(settings)) as client:

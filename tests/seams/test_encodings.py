@@ -136,7 +136,7 @@ def test_clients_of_the_server_are_told_of_a_guess(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[embedder]\nkind = "none"\n[search]\nmode = "lexical"\n')
 
     async def index_over_mcp(url: str) -> Any:
-        async with Client(streamable_http_client(f"{url}/mcp")) as client:
+        async with Client(streamable_http_client(f"{url}/mcp?structured=true")) as client:
             return await client.call_tool("index_path", {"path": "."})
 
     options = ("--index", str(tmp_path / "index.db"), "--config", str(tmp_path / "config.toml"))

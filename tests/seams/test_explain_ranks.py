@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp import Client
 from retrieval_core import Chunk, load_config, open_index
 from support.http_process import http_process
+from support.processes import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,7 +33,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     chunks = [Chunk(f"c{at:04}", "d", "moon " + "rock " * (at + 1), at) for at in range(CHUNKS)]
     with open_index(config=load_config(config, {"index": str(folder / "index.db")}, {})) as index:
         index.add(chunks)
-    with http_process("--index", str(folder / "index.db"), "--config", str(config)) as running:
+    with http_process("--index", str(folder / "index.db"), "--config", str(config), *EVERYTHING) as running:
         yield running.url
 
 

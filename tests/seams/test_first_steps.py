@@ -181,7 +181,7 @@ def test_servers_say_how_far_indexing_is(tmp_path: Path) -> None:
             assert re.search(expected, said)
 
             async def search(url: str) -> str:
-                async with Client(f"{url}/mcp") as client:
+                async with Client(f"{url}/mcp?structured=true") as client:
                     return str(await client.call_tool("search", {"query": "star"}))
 
             said = asyncio.run(search(service.url))
@@ -199,7 +199,7 @@ def test_the_tool_index_path_removes_a_deleted_file(tmp_path: Path) -> None:
     with http_process("--allow-writes", folder=tmp_path, environment=environment) as service:
 
         async def conversation() -> None:
-            async with Client(f"{service.url}/mcp") as client:
+            async with Client(f"{service.url}/mcp?structured=true") as client:
                 first: Any = await client.call_tool("index_path", {"path": "."})
                 assert first.structured_content["added"] == 1
                 (tmp_path / "moon.md").unlink()

@@ -149,7 +149,7 @@ def asked(folder: Path, roots: tuple[Path, ...], ask: Callable[[Any], Awaitable[
     from mcp import Client
     from retrieval_core_mcp import ServerSettings, create_server
 
-    given = {"retrieval": config_in(folder), "allow_writes": True, "roots": roots}
+    given = {"retrieval": config_in(folder), "allow_writes": True, "roots": roots, "structured": True}
     settings = ServerSettings.model_validate(given)
 
     async def connected() -> Any:

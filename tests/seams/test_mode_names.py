@@ -70,7 +70,11 @@ def test_over_mcp(index_file: Path) -> None:
     from mcp import Client
     from retrieval_core_mcp import ServerSettings, create_server
 
-    settings = ServerSettings(retrieval=load_config(overrides={"index": str(index_file), "embedder.kind": FAKE[14:]}))
+    settings = ServerSettings(
+        retrieval=load_config(overrides={"index": str(index_file), "embedder.kind": FAKE[14:]}),
+        tools=("all",),
+        structured=True,
+    )
 
     async def conversation() -> None:
         async with Client(create_server(settings)) as client:

@@ -68,7 +68,7 @@ def test_with_mcp(index_file: Path) -> None:
     from mcp import Client
     from retrieval_core_mcp import ServerSettings, create_server
 
-    settings = ServerSettings(retrieval=config_of(index_file))
+    settings = ServerSettings(retrieval=config_of(index_file), tools=("all",), structured=True)
 
     async def talk() -> Any:
         async with Client(create_server(settings)) as client:

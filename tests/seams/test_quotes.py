@@ -71,7 +71,7 @@ def test_mcp_says_the_same(folder: Path) -> None:
     from support.processes import MCP
 
     async def ask() -> list[Any]:
-        given = ["--index", "index.db", "--config", "config.toml"]
+        given = ["--index", "index.db", "--config", "config.toml", "--structured"]
         server = StdioServerParameters(command=MCP[0], args=[*MCP[1:], *given], cwd=str(folder), env=with_our_modules())
         async with Client(stdio_client(server)) as client:
             return [await client.call_tool("verify_citation", {"id": "ports.md", "quote": quote}) for quote, _ in CASES]

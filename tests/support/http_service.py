@@ -77,7 +77,9 @@ class Service:
         self.settings = HttpSettings(**settings)
         self.admission = Admission(self.settings.max_requests, self.settings.max_sessions)
         first = next(iter(indexes.values()))
-        own = ServerSettings(retrieval=first.config, http=self.settings, allow_writes=allow_writes)
+        own = ServerSettings(
+            retrieval=first.config, http=self.settings, allow_writes=allow_writes, tools=("all",), structured=True
+        )
         served = [_served(name, index, self.settings.base_url) for name, index in indexes.items()]
         self.indexes = ServedIndexes(*served)
         mcp = create_server(own, self.indexes)

@@ -13,7 +13,7 @@ import pytest
 from retrieval_core import Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
 from retrieval_core.testing.fakes import FakeEmbedder
-from support.processes import as_at_a_terminal
+from support.processes import EVERYTHING, as_at_a_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -123,7 +123,17 @@ def start(config_file: Path) -> Any:
 
     @contextmanager
     def started(index: Path, *options: str, modern: bool = False, config: Path = config_file) -> Generator[Child]:
-        command = [sys.executable, "-m", "retrieval_core_mcp", "--index", str(index), "--config", str(config), *options]
+        command = [
+            sys.executable,
+            "-m",
+            "retrieval_core_mcp",
+            "--index",
+            str(index),
+            "--config",
+            str(config),
+            *EVERYTHING,
+            *options,
+        ]
         pipe = subprocess.PIPE
         child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, **as_at_a_terminal())
         with cast("subprocess.Popen[bytes]", child) as process:

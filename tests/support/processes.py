@@ -12,6 +12,8 @@ RETRIEVAL = (sys.executable, "-m", "retrieval_core.cli")
 """The command ``retrieval``."""
 MCP = (sys.executable, "-m", "retrieval_core_mcp")
 """The command ``retrieval-mcp``."""
+EVERYTHING = ("--tools", "all", "--structured")
+"""Its options for all tools, and for structured content beside the text of results."""
 
 
 def as_at_a_terminal() -> dict[str, Any]:

@@ -296,8 +296,8 @@ class Questions:
                     ("get_neighbors", {"id": name, "before": 20, "after": 20, "max_characters": 20_000}),
                     ("fetch", {"id": name, "around": 20, "max_characters": 20_000}),
                     ("verify_citation", {"id": name, "quote": self.random.choice(WORDS)}),
-                    ("list_indexes", {}),
-                    ("describe_index", {"max_characters": 50_000}),
+                    ("list", {"max_characters": 50_000}),
+                    ("list", {"path": self.random.choice((name, name.rpartition("#")[0], "*", "a"))}),
                     ("remove_document", {"id": name.rpartition("#")[0]}),
                     ("index_path", {"path": "files"}),
                 )

@@ -109,7 +109,7 @@ def test_the_librarys_client_speaks_to_mcp(
                 assert theirs.is_error == (token == "own")
                 return {hit["id"] for hit in found.structured_content["results"]}
 
-    options = ("--index", str(tmp_path / "two.db"), "--config", str(config_file))
+    options = ("--index", str(tmp_path / "two.db"), "--config", str(config_file), "--structured")
     with http_process(*options, environment=environment) as service:
         assert asyncio.run(ids(service.url, "all")) == {"c-acme", "c-b"}
         assert asyncio.run(ids(service.url, "own")) == {"c-acme"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_a_call_does_not_make_the_list(config: RetrievalConfig) -> None:
     """Over HTTP the protocol's library holds headers against a tool's arguments, which it is told without the list."""
-    settings = ServerSettings(retrieval=config)
+    settings = ServerSettings(retrieval=config, tools=("all",), structured=True)
     server = create_server(settings)
     listed = {tool.name: tool.input_schema for tool in Tools(settings, serve_indexes(settings)).list()}
     assert server.get_tool_input_schema is not None

@@ -56,7 +56,7 @@ class Odd:
 
 def test_text_that_is_no_unicode_is_mended(config: RetrievalConfig) -> None:
     """What JSON in UTF-8 cannot express is replaced."""
-    settings = ServerSettings(retrieval=config)
+    settings = ServerSettings(retrieval=config, tools=("all",), structured=True)
 
     def odd(**_given: object) -> Index:
         return cast("Index", Odd(config))

@@ -43,7 +43,7 @@ def served(config: RetrievalConfig, name: str = "documents", **settings: Any) ->
 
 def asked(indexes: ServedIndexes, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     """Return the answers to some calls; the client checks them against the tools' schemas."""
-    settings = ServerSettings(retrieval=indexes.named(None).config)
+    settings = ServerSettings(retrieval=indexes.named(None).config, tools=("all",), structured=True)
 
     async def conversation() -> list[Any]:
         async with Client(create_server(settings, indexes)) as client:
@@ -68,9 +68,12 @@ def test_clients_that_read_texts_as_json_get_them_so(config: RetrievalConfig) ->
 
     async def conversation() -> tuple[Any, Any]:
         indexes = ServedIndexes(served(config))
-        tools, caller = Tools(ServerSettings(retrieval=config), indexes), ServiceContext(indexes)
-        found = await tools.call("search", {"query": "how far is the moon"}, caller, as_json=True)
-        read = await tools.call("fetch", {"id": "moon.md#0"}, caller, as_json=True)
+        tools, caller = (
+            Tools(ServerSettings(retrieval=config, tools=("all",), structured=True), indexes),
+            ServiceContext(indexes),
+        )
+        found = await tools.call("search", {"query": "how far is the moon"}, caller, form="json")
+        read = await tools.call("fetch", {"id": "moon.md#0"}, caller, form="json")
         await indexes.aclose()
         return found, read
 
@@ -118,7 +121,7 @@ def test_indexes_with_equal_settings_of_the_embedder_load_one_model(config: Retr
     """Also if they are opened at the same time, as a server over stdio does."""
     places = [str(tmp_path / "a.db"), str(tmp_path / "b.db"), str(tmp_path / "c.db")]
     fake = config.embedder.model_copy(update={"kind": "retrieval_core.testing.fakes:FakeEmbedder"})
-    settings = ServerSettings(retrieval=config.model_copy(update={"embedder": fake}))
+    settings = ServerSettings(retrieval=config.model_copy(update={"embedder": fake}), tools=("all",), structured=True)
     opens = partial(open_index, token_counter=words)
 
     async def opened() -> set[int]:

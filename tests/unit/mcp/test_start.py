@@ -40,7 +40,7 @@ class Held:
     ) -> None:
         self.clock = clock or FakeClock()
         self.embedder = kind()
-        self.settings = ServerSettings(retrieval=config, **settings)
+        self.settings = ServerSettings(retrieval=config, **{"tools": ("all",), "structured": True, **settings})
         self.indexes = serve_indexes(self.settings, embedder=self.embedder, clock=self.clock)
         self.server = create_server(self.settings, self.indexes)
 
@@ -92,7 +92,9 @@ def test_a_search_waits_for_no_other_text_if_the_model_is_loaded(
 @pytest.mark.parametrize("error", [IndexFormatError("/a/b.db is damaged"), RuntimeError("/a/b.db"), OSError("/a/b")])
 def test_failures_are_explained_without_places(error: Exception, config: RetrievalConfig) -> None:
     """What went wrong in detail is in the log alone."""
-    text = advice_on(error, ServiceContext(serve_indexes(ServerSettings(retrieval=config))))
+    text = advice_on(
+        error, ServiceContext(serve_indexes(ServerSettings(retrieval=config, tools=("all",), structured=True)))
+    )
     assert "/a/b" not in text
     assert "log" in text
 

@@ -34,9 +34,11 @@ Run retrieval-mcp open to search in your browser; it takes the same options.
 Run retrieval-mcp install --client NAME to add this server to an assistant.
 
 environment variables:
-  RETRIEVAL_MCP__MAX_CHARACTERS   Limit each answer to this many characters (5000).
+  RETRIEVAL_MCP__MAX_CHARACTERS   Limit each answer to this many characters (8000).
   RETRIEVAL_MCP__WAIT_SECONDS     Wait this long for a model that is still loading (1.0).
   RETRIEVAL_MCP__DESCRIPTION      Describe the documents, so that assistants know when to search them.
+  RETRIEVAL_MCP__TOOLS            Offer these tools, comma-separated, or all.
+  RETRIEVAL_MCP__STRUCTURED       Add structured content to results (false).
   RETRIEVAL_MCP__ALLOW_WRITES     Let clients index files and remove documents (false).
   RETRIEVAL_MCP__ROOTS            Let clients index files in these folders, comma-separated.
   RETRIEVAL_MCP__WATCH            Index changes in these folders at once (false).
@@ -55,6 +57,8 @@ WAITING = (
 THE_FILE = "The index is {index}."
 NO_FILE = "There is no index at {index} yet. Make one with: retrieval index FOLDER --index {index}"
 FREE_PORT = "127.0.0.1:0"
+_OWN = ("allow_writes", "roots", "watch", "tools", "structured")
+"""Options that are settings of the same name."""
 _NEW_OBJECTS = 10_000
 """Objects after which garbage is collected. Python's own 700 or 2,000 make it 50 times while an index is opened,
 some 10 ms in all."""
@@ -112,6 +116,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     add("--allow-writes", action="store_true", help="let clients index files in --root and remove documents")
     folder = "folder that may be indexed; repeatable (the index's)"
     add("--root", metavar="FOLDER", action="append", dest="roots", help=folder)
+    add("--tools", metavar="NAME,...|all", help="offer these tools, or all (five that assistants need)")
+    add("--structured", action="store_true", help="add output schemas, and structured content to results")
     add("--no-browser", action="store_true", help="with open: print the address only")
     add("--watch", action="store_true", help="index changes in these folders at once")
     add("--config", metavar="FILE|PRESET", help=CONFIG_HELP)
@@ -182,7 +188,7 @@ def _settings(options: argparse.Namespace, http: Mapping[str, Any] | None = None
     from retrieval_core_mcp.settings import name_and_file, read_settings  # noqa: PLC0415 - slow
 
     index = name_and_file(options.index[0])[1] if options.index else None
-    own = {name: value for name in ("allow_writes", "roots", "watch") if (value := getattr(options, name))}
+    own = {name: value for name in _OWN if (value := getattr(options, name))}
     settings = read_settings(index, options.config, os.environ, http=http, **own)
     if settings.watch and find_spec("watchfiles") is None:
         raise MissingExtraError("watch", "retrieval-mcp --watch")

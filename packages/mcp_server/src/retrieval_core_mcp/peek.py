@@ -13,7 +13,7 @@ from retrieval_core_mcp.tools.signals import signs_in
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOST_TITLES = 5
+MOST_TITLES = 3
 LONGEST_TITLE = 40
 """Names from documents get into an assistant's instructions, so they are short, and none that gives instructions."""
 MOST_INDEXES = 10

@@ -70,7 +70,7 @@ _PROMPTS = {
         {"topic": "Subject of the statements"},
         "Find statements in the indexed documents that contradict each other on: {topic}\n\n"
         "Search with the tool search{where}, in several wordings, and read the text around a chunk with "
-        "get_neighbors. List each contradiction with both quotes, word for word, their sources and the days of their "
+        "fetch. List each contradiction with both quotes, word for word, their sources and the days of their "
         "indexing. Say what is only a difference in time or scope. If there is none, say so.",
     ),
 }

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.config.base import problems_of
@@ -26,12 +26,25 @@ if TYPE_CHECKING:
     from retrieval_core.service.served import ServedIndexes
 
 ENVIRONMENT_PREFIX = "RETRIEVAL_MCP__"
-DEFAULT_RESULTS = 5
+DEFAULT_RESULTS = 10
 """The most results of a search where neither the assistant nor the configuration says."""
 MOST_RESULTS = 100
 LONGEST_DESCRIPTION = 500
 SMALLEST_ANSWER = 1_000
 LARGEST_ANSWER = 1_000_000
+
+
+def _check_tools(names: tuple[str, ...]) -> tuple[str, ...]:
+    from retrieval_core_mcp.tools.registry import ALL, TOOLS  # noqa: PLC0415 - only those who name tools wait for it
+
+    known = [tool.name for tool in TOOLS]
+    for name in names:
+        if name not in {*known, ALL}:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"choose from {ALL}, {', '.join(known)}"
+            msg = f"there is no tool {in_one_line(name, 40)}; {hint}"
+            raise ValueError(msg)
+    return names
 
 
 class ServerSettings(BaseModel):
@@ -41,12 +54,17 @@ class ServerSettings(BaseModel):
 
     retrieval: RetrievalConfig = RetrievalConfig()
     """The index, the embedder and how to search."""
-    max_characters: int = Field(default=5_000, ge=SMALLEST_ANSWER, le=LARGEST_ANSWER)
+    max_characters: int = Field(default=8_000, ge=SMALLEST_ANSWER, le=LARGEST_ANSWER)
     """An answer stays below this many characters: its text, and its structured content, each as JSON."""
     wait_seconds: float = Field(default=1.0, ge=0, le=60)
     """Seconds a search waits for a model that is still loading, before it falls back to keyword search."""
     description: str = Field(default="", max_length=LONGEST_DESCRIPTION)
     """The subject of the documents, in one or two sentences, so that an assistant knows when to search them."""
+
+    tools: Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(_check_tools)] = ()
+    """Names of the tools that clients get, or ``all``. Default: those that an assistant needs."""
+    structured: bool = False
+    """Whether tools have output schemas, and results structured content beside their text."""
 
     allow_writes: bool = False
     """Whether clients may index files, remove documents and, over HTTP, add documents."""
@@ -185,9 +203,8 @@ def read_settings(
         index: The index file, in place of the configured one.
         config: A TOML file with the library's settings, or the name of a preset.
         environment: For instance ``os.environ``; ``None`` leaves the environment out. The library's settings are
-            ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__MAX_CHARACTERS``,
-            ``RETRIEVAL_MCP__WAIT_SECONDS``, ``RETRIEVAL_MCP__DESCRIPTION``, ``RETRIEVAL_MCP__ALLOW_WRITES``,
-            ``RETRIEVAL_MCP__ROOTS`` and ``RETRIEVAL_MCP__WATCH``, those of the service ``RETRIEVAL_MCP__HTTP__…``.
+            ``RETRIEVAL_…`` as for the command line. The server's own are the fields of :class:`ServerSettings`, such as
+            ``RETRIEVAL_MCP__MAX_CHARACTERS``, and those of the service ``RETRIEVAL_MCP__HTTP__…``.
         http: Settings of the service, in place of those of the environment.
         given: Further settings of the server's own, likewise.
 

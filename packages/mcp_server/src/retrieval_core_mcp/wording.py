@@ -33,7 +33,7 @@ def requirement(detail: ErrorDetails) -> str:
         case kind if (plain := _KINDS.get(kind.partition("_")[0])) is not None:
             return f"must be {plain}"
         case _:
-            return detail["msg"]
+            return detail["msg"].removeprefix("Value error, ")
 
 
 def _number(value: float) -> str:

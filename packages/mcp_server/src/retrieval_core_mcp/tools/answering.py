@@ -73,15 +73,15 @@ class AnswerAnswer(ToolAnswer):
             unsupported=[shorten(clean(text), LONGEST_NAME) for text in unsupported],
             contradicted=[shorten(clean(text), LONGEST_NAME) for text in contradicted],
             degraded=degraded,
-            # The text of an answer that abstains says so itself.
-            note=None if response.kind == "abstained" else in_one_line(response.note or "", call.limit // 5) or None,
+            note=in_one_line(response.note or "", call.limit // 5) or None,
         )
 
     def render(self) -> str:
         """Return the kind of the answer, its notes, the text and the quotes."""
         from retrieval_core.types.escapes import escape_text  # noqa: PLC0415 - the list of tools does not wait for it
 
-        lines = [_KINDS[self.kind], *([self.note] if self.note else [])]
+        is_said = self.kind == "abstained"  # by the text itself
+        lines = [_KINDS[self.kind], *([self.note] if self.note and not is_said else [])]
         lines += [f"Note: {line}" for line in self.degraded]
         lines += [f"Note: the documents contradict this sentence: {escape_text(text)}" for text in self.contradicted]
         lines.append(self.text)

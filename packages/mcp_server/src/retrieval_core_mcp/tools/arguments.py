@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 INDEX = "index"
 """The argument that names the index, where the server has several."""
 _NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
-_TEXTS = frozenset({"query", "id", "quote", "source", "path", INDEX})
+_TEXTS = frozenset({"query", "id", "quote", "source", "path", "pattern", "cursor", INDEX})
 
 
 def read_arguments(tool: DeclaredTool, given: Mapping[str, Any], names: Sequence[str]) -> ServiceModel:
@@ -45,8 +45,9 @@ def read_arguments(tool: DeclaredTool, given: Mapping[str, Any], names: Sequence
         keys = ", ".join(in_one_line(key, 60) for key in broken[:10])
         msg = f"{keys}: the text contains half of a surrogate pair, which is no character. Send it without that half."
         raise ToolFailure(msg)
-    problems = [_unknown(tool.name, name, names) for name in arguments if name not in tool.arguments]
-    known = {name: value for name, value in arguments.items() if name in tool.arguments}
+    allowed = (*tool.arguments, *tool.unlisted)
+    problems = [_unknown(tool.name, name, names) for name in arguments if name not in allowed]
+    known = {name: value for name, value in arguments.items() if name in allowed}
     try:
         request = tool.request.model_validate(known)
     except ValidationError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
@@ -14,7 +14,7 @@ from retrieval_core_mcp.fitting import bounded
 from retrieval_core_mcp.settings import default_top_k
 from retrieval_core_mcp.tools.arguments import INDEX, index_named, read_arguments, shown
 from retrieval_core_mcp.tools.fit import Written, fit
-from retrieval_core_mcp.tools.registry import TOOLS
+from retrieval_core_mcp.tools.registry import TOOLS, choose_tools
 from retrieval_core_mcp.tools.tool import LONGEST_ID, ToolAnswer, ToolCall, ToolFailure
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.settings import ServerSettings
     from retrieval_core_mcp.tools.tool import DeclaredTool
 
-READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-"""The other hints are about tools that write."""
+READS = ToolAnnotations(read_only_hint=True)
+"""Lets clients call a tool without asking. The list of tools costs every conversation, so it has no other hints."""
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-ABOUT_ANYTHING = "Use this when the user asks about something that their own documents may hold."
+_BOUNDS = frozenset({"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "additionalProperties"})
+Form: TypeAlias = Literal["", "structured", "json"]
+"""How a result is returned: as text, also as structured content, or as structured content whose text is its JSON."""
 
 
 class Tools:
@@ -43,48 +45,55 @@ class Tools:
     def __init__(self, settings: ServerSettings, indexes: ServedIndexes) -> None:
         self._settings = settings
         self._names = tuple(served.name for served in indexes)
-        self._tools = {tool.name: tool for tool in TOOLS if settings.allow_writes or not tool.writes}
+        self._tools = {tool.name: tool for tool in choose_tools(settings)}
 
-    def list(self) -> list[Tool]:
-        """Return the tools as clients see them."""
-        return [_listed(tool, self._settings, self._names) for tool in self._tools.values()]
-
-    async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ServiceContext, *, as_json: bool = False
-    ) -> CallToolResult:
-        """Call a tool.
+    def list(self, *, structured: bool = False) -> list[Tool]:
+        """Return the tools as clients see them.
 
         Args:
-            as_json: Whether the text of the answer is its structured content as JSON.
+            structured: Whether the tools have output schemas: a result must then have structured content.
         """
+        return [_listed(tool, self._settings, self._names, structured=structured) for tool in self._tools.values()]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ServiceContext, *, form: Form = ""
+    ) -> CallToolResult:
+        """Call a tool."""
         limit = self._settings.max_characters
         if (tool := self._tools.get(name)) is None:
             return _failed(_unknown(name, self._tools), limit)
         try:
             given, several = dict(arguments), len(self._names) > 1
             has_index = INDEX in tool.request.model_fields
-            index = index_named(given.pop(INDEX, None), self._names) if several and has_index else self._names[0]
+            index = self._names[0]
+            if several and has_index and (tool.needs_index or given.get(INDEX) is not None):
+                index = index_named(given.pop(INDEX, None), self._names)
+            elif several and has_index:
+                index = given.pop(INDEX, None)
             served = context.index(index)
-            request: Any = read_arguments(tool, given, (*tool.arguments, *[INDEX] * (several and has_index)))
+            names = (*tool.arguments, *tool.unlisted, *[INDEX] * (several and has_index))
+            request: Any = read_arguments(tool, given, names)
             changed: dict[str, Any] = {INDEX: index} if has_index else {}
             if getattr(request, "top_k", 0) is None:
                 changed["top_k"] = default_top_k(served.config)
             request = request.model_copy(update=changed)
             response = await tool.serve(context, request)
-            call = ToolCall(context, request, served, getattr(request, "max_characters", None) or limit, as_json)
+            call = ToolCall(context, request, served, getattr(request, "max_characters", None) or limit, form)
             # Many chunks take some milliseconds.
             written = await asyncio.to_thread(_written, tool, response, call)
         except ToolFailure as failure:
             return _failed(str(failure), limit)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
             return _failed(advice_on(error, context), limit)
-        text = json.dumps(written.structured, ensure_ascii=False) if as_json else written.text
-        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=written.structured)
+        if form == "json":
+            written = Written(written.structured, json.dumps(written.structured, ensure_ascii=False))
+        structured = written.structured if form else None
+        return CallToolResult(content=[TextContent(type="text", text=written.text)], structured_content=structured)
 
 
 def _written(tool: DeclaredTool, response: Any, call: ToolCall) -> Written:
     if issubclass(tool.answer, ToolAnswer):
-        return fit(tool.answer.of(response, call), call.limit)
+        return fit(tool.answer.of(response, call), call.limit, text_only=not call.form)
     structured: dict[str, Any] = response.model_dump(mode="json", exclude_none=True)
     lines = [
         f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
@@ -98,12 +107,14 @@ def _failed(text: str, limit: int) -> CallToolResult:
 
 
 def _unknown(name: str, tools: Mapping[str, DeclaredTool]) -> str:
+    if any(tool.name == name for tool in TOOLS):
+        return f"This server doesn't offer the tool {name}. Use {', '.join(tools)}."
     near = get_close_matches(name[:LONGEST_ID], tools, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return f"There is no tool {shown(name)}.{hint} The tools are {', '.join(tools)}."
 
 
-def _listed(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...]) -> Tool:
+def _listed(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...], *, structured: bool) -> Tool:
     schema = _input_schema(tool)
     properties = schema["properties"]
     if "top_k" in properties:
@@ -111,31 +122,38 @@ def _listed(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...]
     if settings.words_only:  # there is nothing to choose
         properties.pop("mode", None)
     if len(names) > 1 and INDEX in tool.request.model_fields:
-        schema["properties"] = {INDEX: {"type": "string", "enum": list(names)}, **properties}
-        schema["required"] = [INDEX, *schema.get("required", [])]
-    when = f"{settings.about} Use this when the user asks about that." if settings.about else ABOUT_ANYTHING
-    how = "with keyword search" if settings.words_only else "with hybrid search"
+        schema["properties"] = {
+            INDEX: {"type": "string", "enum": list(names), "description": "Which index"},
+            **properties,
+        }
+        if tool.needs_index:
+            schema["required"] = [INDEX, *schema.get("required", [])]
     return Tool(
         name=tool.name,
         title=tool.title,
-        description=tool.description.replace("{how}", how).replace("{when}", when),
+        description=tool.description.replace("{about}", settings.about).rstrip(),
         input_schema=schema,
-        output_schema=_output_schema(tool.answer),
+        output_schema=_output_schema(tool.answer) if structured else None,
         annotations=WRITES if tool.writes else READS,
     )
 
 
 def _input_schema(tool: DeclaredTool) -> dict[str, Any]:
-    """Return the schema of a tool's arguments, without ``null`` as a value of optional ones."""
+    """Return the schema of a tool's arguments, without ``null`` as a value of optional ones, and without bounds.
+
+    The server checks the bounds, and refuses other arguments, with messages that say what is wrong.
+    """
     schema = _terse(tool.request.model_json_schema())
-    properties = {name: schema["properties"][name] for name in tool.arguments}
+    properties: dict[str, Any] = {name: schema["properties"][name] for name in tool.arguments}
     for entry in properties.values():
         if "anyOf" in entry:
             entry.update(next(kind for kind in entry.pop("anyOf") if kind != {"type": "null"}))
             entry.pop("default", None)
+        for part in (entry, entry.get("items", {})):
+            for bound in _BOUNDS & part.keys():
+                del part[bound]
     required = [name for name in schema.get("required", ()) if name in properties]
-    needed = {"required": required} if required else {}
-    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+    return {"type": "object", "properties": properties} | ({"required": required} if required else {})
 
 
 def _output_schema(answer: type[BaseModel]) -> dict[str, Any]:

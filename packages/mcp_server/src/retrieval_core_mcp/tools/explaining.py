@@ -27,8 +27,8 @@ class ExplainArguments(QueryArguments, Sized, ExplainRequest):
     """Arguments of the tool explain."""
 
     id: Annotated[Id | None, Field(description="ID of a chunk that you expected")] = None
-    top_k: TopK | None = None
-    mode: Mode | None = None
+    top_k: Annotated[TopK | None, Field(description="Most results")] = None
+    mode: Annotated[Mode | None, Field(description="Kind of search. Default: as configured")] = None
 
 
 class ExplainedStage(AnswerPart):

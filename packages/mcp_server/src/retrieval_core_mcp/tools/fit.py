@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from operator import mul
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,8 +15,8 @@ from retrieval_core_mcp.fitting import json_length, largest, shorten
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-BRIEF = (320, 160, 80)
-"""Characters of each text before the first ones get all that is left: the largest with which all items fit."""
+READABLE = 1_200
+"""Characters that each text keeps while items can be left out: shorter excerpts of more chunks answer less."""
 SHORTEST = 5
 _ESTIMATES = 3
 """How often the sizes are estimated, each time from how much room the last answer has left."""
@@ -48,6 +48,11 @@ class Shrinkable(BaseModel):
     def render(self) -> str:
         """Return the answer as text."""
 
+    @property
+    def readable(self) -> int:
+        """The characters that each text keeps while items can be left out."""
+        return READABLE
+
     def cut(self, text: str, size: int) -> str:
         """Return a text of the answer with at most ``size`` characters, at least :data:`SHORTEST`."""
         return shorten(text, size)
@@ -55,15 +60,15 @@ class Shrinkable(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An answer as structured content and as text."""
+    """An answer as text, and as structured content unless only the text is needed."""
 
-    structured: dict[str, Any]
+    structured: dict[str, Any] | None
     text: str
 
     @classmethod
-    def of(cls, answer: Shrinkable) -> Written:
-        """Return both forms of an answer."""
-        return cls(answer.model_dump(mode="json", exclude_none=True), answer.render())
+    def of(cls, answer: Shrinkable, *, text_only: bool = False) -> Written:
+        """Return the forms of an answer."""
+        return cls(None if text_only else answer.model_dump(mode="json", exclude_none=True), answer.render())
 
     @property
     def size(self) -> int:
@@ -71,13 +76,14 @@ class Written:
         return max(json_length(self.structured), json_length([{"type": "text", "text": self.text}]))
 
 
-def fit(answer: Shrinkable, limit: int) -> Written:
-    """Return an answer whose forms are both shorter than a limit of at least 1,000 characters of JSON.
+def fit(answer: Shrinkable, limit: int, *, text_only: bool = False) -> Written:
+    """Return an answer whose forms are shorter than a limit of at least 1,000 characters of JSON.
 
-    All texts that may be cut get the largest size of :data:`BRIEF` with which all items fit. If none does, lists lose
-    items. What is left goes to the first texts: each is whole, as many as fit, and then as much as is left to the next.
+    If not all items fit with texts of their ``readable`` size, lists lose items. What is left goes to the first texts:
+    each is whole, as many as fit, and then as much as is left to the next.
     """
-    written = Written.of(answer)
+    write = partial(Written.of, text_only=text_only)
+    written = write(answer)
     best: Written | None = None
     cut, whole, room, made = cache(answer.cut), written.size, limit, 0
     while (left := limit - written.size) <= 0 or (made and left > limit // 50):
@@ -85,24 +91,30 @@ def fit(answer: Shrinkable, limit: int) -> Written:
             break
         if made:  # texts that escape unevenly need longer and longer steps
             room += (left - 1) * (made if best is None else 1)
-        written = _shrunk(answer, whole, room, cut)
+        written = write(_shrunk(answer, whole, room, cut, write))
         made += 1
         if written.size < limit and (best is None or written.size > best.size):
             best = written
     return best or written
 
 
-def _shrunk(answer: Shrinkable, whole: int, room: int, cut: Callable[[str, int], str]) -> Written:
+def _shrunk(
+    answer: Shrinkable,
+    whole: int,
+    room: int,
+    cut: Callable[[str, int], str],
+    write: Callable[[Shrinkable], Written],
+) -> Shrinkable:
     """Return an answer of a size so that it takes about so much room."""
-    answer, whole = _with_fewer_items(answer, whole, room)
+    answer, whole = _with_fewer_items(answer, whole, room, write)
     texts = [*_texts(answer)]
     order = sorted(range(len(texts)), key=lambda at: texts[at][0])
-    sizes = _share([texts[at][1] for at in order], room - whole)
+    sizes = _share([texts[at][1] for at in order], room - whole, answer.readable)
     of_text = dict(zip(order, sizes, strict=True))
-    return Written.of(_resized(answer, iter([of_text[at] for at in range(len(texts))]), cut))
+    return _resized(answer, iter([of_text[at] for at in range(len(texts))]), cut)
 
 
-def _share(texts: Sequence[str], room: int) -> list[int]:
+def _share(texts: Sequence[str], room: int, readable: int) -> list[int]:
     """Return the sizes of texts, most important first, with which an answer grows by so much room, mostly below 0."""
     lengths = [len(text) for text in texts]
     rates = [json_length(text) / max(1, len(text)) for text in texts]
@@ -114,10 +126,8 @@ def _share(texts: Sequence[str], room: int) -> list[int]:
     def briefly(size: int) -> list[int]:
         return [min(size, length) for length in lengths]
 
-    chosen = next((size for size in BRIEF if fits(briefly(size))), None)
-    if chosen is None:
-        chosen = largest(lambda size: fits(briefly(size)), SHORTEST, BRIEF[-1]) or SHORTEST
-    sizes = briefly(chosen)
+    longest = min(readable, max(lengths, default=0))
+    sizes = briefly(largest(lambda size: fits(briefly(size)), SHORTEST, max(SHORTEST, longest)) or SHORTEST)
     for at, length in enumerate(lengths):
 
         def longer_fits(size: int, at: int = at) -> bool:
@@ -129,14 +139,16 @@ def _share(texts: Sequence[str], room: int) -> list[int]:
     return sizes
 
 
-def _with_fewer_items(answer: Shrinkable, whole: int, room: int) -> tuple[Shrinkable, int]:
+def _with_fewer_items(
+    answer: Shrinkable, whole: int, room: int, write: Callable[[Shrinkable], Written]
+) -> tuple[Shrinkable, int]:
     """Return an answer with as many items in its lists as fit if all texts are as short as they get, and its size."""
     lists = [
         name for name, mark in _marks(type(answer)).items() if isinstance(getattr(answer, name), list) and not mark.cut
     ]
 
     def fits(shorter: Shrinkable, size: int) -> bool:
-        spare = [text[BRIEF[-1] :] for _, text in _texts(shorter)]
+        spare = [text[shorter.readable :] for _, text in _texts(shorter)]
         return size - sum(json_length(text) - 2 for text in spare) < room
 
     for name in reversed(lists):
@@ -146,11 +158,11 @@ def _with_fewer_items(answer: Shrinkable, whole: int, room: int) -> tuple[Shrink
 
         def fits_with(count: int, longer: Shrinkable = answer, name: str = name) -> bool:
             shorter = _first(longer, name, count)
-            return fits(shorter, Written.of(shorter).size)
+            return fits(shorter, write(shorter).size)
 
         count = largest(fits_with, least, len(items))
         answer = _first(answer, name, least if count is None else count)
-        whole = Written.of(answer).size
+        whole = write(answer).size
     return answer, whole
 
 
@@ -180,6 +192,8 @@ def _resized(model: Any, sizes: Iterator[int], cut: Callable[[str, int], str]) -
     changed: dict[str, Any] = {}
     for name, mark in _marks(cast("type[BaseModel]", type(model))).items():
         value: Any = getattr(model, name)
+        if value is None:
+            continue
         if isinstance(value, str):
             changed[name] = _cut(value, next(sizes), cut)
         elif mark.cut:

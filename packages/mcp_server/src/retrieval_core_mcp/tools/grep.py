@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 from pydantic import Field, PrivateAttr, computed_field
 
 from retrieval_core.service.grep import LONGEST_PATH, GrepRequest
+from retrieval_core.types.grep import GrepOutput  # noqa: TC001 - pydantic reads annotations
 from retrieval_core_mcp.fitting import clean
 from retrieval_core_mcp.tools.fit import Shrink
 from retrieval_core_mcp.tools.names import can_be_named
@@ -28,6 +29,8 @@ class GrepArguments(Sized, GrepRequest):
     pattern: Annotated[str, Field(min_length=1, max_length=1_000, description="RE2 regex. Lowercase ignores case")]
     path: Annotated[str | None, Field(max_length=LONGEST_PATH, description="Glob or part of a path")] = None
     literal: Annotated[bool, Field(description="No regex")] = False
+    output: Annotated[GrepOutput, Field(description="Matching lines, their documents, or counts")] = "lines"
+    cursor: Annotated[str | None, Field(description="From the previous result, for more")] = None
 
 
 class GrepHit(AnswerPart):

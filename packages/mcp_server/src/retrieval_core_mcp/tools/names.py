@@ -18,6 +18,7 @@ LONGEST_NAME = 200
 URL_FIELDS = ("url", "source_url")
 """Metadata fields in which a document usually has its address."""
 
+_LABEL = re.compile(r" \| Section: ")
 _WEB_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:\S+")  # two letters at least: a single one is a drive
 
 
@@ -47,6 +48,20 @@ def place_of(chunk: Chunk) -> str:
     return f"Doc: {own}{line.removeprefix(document)}"
 
 
+def line_of(chunk: Chunk) -> str:
+    """Return the origin of a chunk as one line, such as ``guide.md:12-18 · Setup > Linux``."""
+    from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
+
+    return shorten(_LABEL.sub(" · ", format_citation(chunk).removeprefix("Doc: ")), LONGEST_NAME)
+
+
+def id_line(name: str) -> str:
+    """Return the line with the ID of a result."""
+    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the handshake does not wait for it
+
+    return f"id: {escape_name(name)}"
+
+
 def has_own_document(chunk: Chunk) -> bool:
     """Whether a chunk's ID begins with its document's: ``<document id>#<number>``."""
     return chunk.id.rpartition("#")[0] == chunk.document_id
@@ -65,6 +80,17 @@ def page_of(pages: PageSpan | None) -> str | None:
 def title_of(chunk: Chunk) -> str:
     """Return the title of a chunk, else its headings or its source."""
     return in_one_line(chunk.title or " > ".join(chunk.section_path) or chunk.source or chunk.id, LONGEST_NAME)
+
+
+def title_if_new(title: str | None, name: str) -> str | None:
+    """Return the title of a document in one line, unless its name says the same."""
+    shown = in_one_line(title or "", LONGEST_NAME)
+    stem = name.rpartition("/")[2].partition(".")[0]
+    return None if not shown or _letters(shown) == _letters(stem) else shown
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def web_address(source: str | None, metadata: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, computed_field
 
-from retrieval_core.service.reading import NeighborCount, NeighborsRequest, ReadRequest
+from retrieval_core.service.reading import NeighborsRequest, ReadRequest
 from retrieval_core.service.service_context import WHOLE
 from retrieval_core_mcp.fitting import clean, fit_mapping, good_end, in_one_line
 from retrieval_core_mcp.tools.arguments import shown
@@ -99,8 +99,6 @@ class NeighborsArguments(Sized, NeighborsRequest):
     """Arguments of the tool get_neighbors."""
 
     id: Id
-    before: NeighborCount = 1
-    after: NeighborCount = 1
 
 
 class Neighbor(AnswerPart):

@@ -5,18 +5,32 @@ Classes and functions are given as ``package.module:name``: no module is importe
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from retrieval_core_mcp.tools.tool import DeclaredTool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from retrieval_core_mcp.settings import ServerSettings
+
+ALL = "all"
+"""In place of the names of tools: every tool."""
+DEFAULT = ("search", "grep", "fetch", "list", "verify_citation")
+"""The tools that clients get unless the settings name others. Their list and the server's instructions together have
+at most 1,200 tokens of four characters: every conversation pays for them."""
 
 TOOLS = (
     DeclaredTool(
         "search",
         "Search the documents",
-        "Search the indexed documents for chunks that answer a query, {how}. Returns chunks with their sources, best "
-        "first. {when} Write the query in plain language.",
+        "Find the passages that answer a question, best first: path:lines, id and excerpt. Finds other wordings than "
+        "yours, so use it before grep. {about}",
         "retrieval_core_mcp.tools.search:SearchArguments",
-        ("query", "queries", "intent", "filters", "max_characters", "top_k", "mode", "cursor"),
+        ("query", "queries", "intent", "filters", "detail", "top_k", "cursor"),
         "retrieval_core_mcp.tools.search:find",
         "retrieval_core_mcp.tools.search:SearchAnswer",
+        unlisted=("mode", "max_characters"),
     ),
     DeclaredTool(
         "grep",
@@ -26,16 +40,38 @@ TOOLS = (
         ("pattern", "path", "literal", "context", "output", "cursor"),
         "retrieval_core.service.grep:grep",
         "retrieval_core_mcp.tools.grep:GrepAnswer",
+        unlisted=("filters", "ignore_case", "word", "limit", "max_characters"),
     ),
     DeclaredTool(
         "fetch",
-        "Read a chunk or document",
-        "Read one chunk or one whole document by its id. A long text comes in parts: pass next_offset as offset to "
-        "read the next part.",
+        "Read a document",
+        "Read a search result with the text around it, or a whole document.",
         "retrieval_core_mcp.tools.reading:FetchArguments",
-        ("id", "max_characters", "offset", "around"),
+        ("id", "around", "offset"),
         "retrieval_core.service.reading:read",
         "retrieval_core_mcp.tools.reading:FetchAnswer",
+        unlisted=("max_characters",),
+    ),
+    DeclaredTool(
+        "list",
+        "List documents",
+        "List the documents in a folder, or the sections of one. Without path: size and state of the index, folders, "
+        "and fields for filters.",
+        "retrieval_core_mcp.tools.listing:ListArguments",
+        ("path", "cursor"),
+        "retrieval_core_mcp.tools.listing:list_contents",
+        "retrieval_core_mcp.tools.listing:ListAnswer",
+        unlisted=("max_characters",),
+        needs_index=False,
+    ),
+    DeclaredTool(
+        "verify_citation",
+        "Check a quote",
+        "Check that a document contains a quote word for word, and hasn't changed since.",
+        "retrieval_core_mcp.tools.checking:CitationArguments",
+        ("id", "quote"),
+        "retrieval_core_mcp.tools.checking:check_quote",
+        "retrieval_core_mcp.tools.checking:CitationAnswer",
     ),
     DeclaredTool(
         "retrieve_context",
@@ -64,33 +100,6 @@ TOOLS = (
         ("query", "filters", "max_characters", "id", "top_k", "mode"),
         "retrieval_core.service.explaining:explain",
         "retrieval_core_mcp.tools.explaining:ExplainedSearch",
-    ),
-    DeclaredTool(
-        "list_indexes",
-        "List the indexes",
-        "List the indexes that you can search, with the number of documents and chunks in each.",
-        "retrieval_core.service.contents:IndexesRequest",
-        (),
-        "retrieval_core_mcp.tools.indexes:list_indexes",
-        "retrieval_core_mcp.tools.indexes:ListAnswer",
-    ),
-    DeclaredTool(
-        "describe_index",
-        "Describe an index",
-        "Describe an index: its documents, and the fields that filters can name, with types, examples and ranges.",
-        "retrieval_core_mcp.tools.indexes:DescribeArguments",
-        ("max_characters",),
-        "retrieval_core.service.contents:list_fields",
-        "retrieval_core_mcp.tools.indexes:DescribeAnswer",
-    ),
-    DeclaredTool(
-        "verify_citation",
-        "Check a quote",
-        "Check whether a chunk or its document contains a quote, and if its file was changed since.",
-        "retrieval_core_mcp.tools.checking:CitationArguments",
-        ("id", "quote"),
-        "retrieval_core_mcp.tools.checking:check_quote",
-        "retrieval_core_mcp.tools.checking:CitationAnswer",
     ),
     DeclaredTool(
         "answer",
@@ -123,4 +132,15 @@ TOOLS = (
         writes=True,
     ),
 )
-"""In the order of the list. In a description, ``{how}`` and ``{when}`` depend on the server's settings."""
+"""In the order of the list. In a description, ``{about}`` becomes the description of the documents."""
+
+
+def choose_tools(settings: ServerSettings) -> Sequence[DeclaredTool]:
+    """Return the tools that clients get. Those that write need the setting ``allow_writes``, too."""
+    named = frozenset(settings.tools or DEFAULT)
+    return [
+        tool
+        for tool in TOOLS
+        if (settings.allow_writes or not tool.writes)
+        and (ALL in named or tool.name in named or (tool.writes and not settings.tools))
+    ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from retrieval_core.service.served import ServedIndex
+    from retrieval_core_mcp.tools.calling import Form
 
 LONGEST_ID = 2_000
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="ID of a search result")]
@@ -27,14 +28,17 @@ class QueryArguments(ServiceModel):
     """Arguments of a tool that searches."""
 
     filters: Annotated[
-        dict[str, Any] | None, Field(description='Such as {"year": {"$gte": 2020}}; see describe_index')
+        dict[str, Any] | None, Field(description='Such as {"year": {"$gte": 2020}}; list shows the fields')
     ] = None
 
 
 class Sized(ServiceModel):
     """Arguments of a tool whose answer can be longer or shorter."""
 
-    max_characters: Annotated[int, Field(ge=SMALLEST_ANSWER, le=LARGEST_ANSWER), WHOLE] | None = None
+    max_characters: Annotated[
+        Annotated[int, Field(ge=SMALLEST_ANSWER, le=LARGEST_ANSWER), WHOLE] | None,
+        Field(description="Longest result"),
+    ] = None
 
 
 class ToolFailure(Exception):  # noqa: N818 - an answer to the caller
@@ -49,15 +53,20 @@ class ToolCall:
         context: The caller.
         request: The arguments.
         served: The index that it names.
-        limit: Structured content and text stay below this many characters of JSON.
-        as_json: Whether the client reads the text as JSON, so that a result has each field that such clients need.
+        limit: The text, and structured content if there is any, stay below this many characters of JSON.
+        form: How the result is returned; empty for text only. See ``Form``.
     """
 
     context: ServiceContext
     request: Any
     served: ServedIndex
     limit: int
-    as_json: bool = False
+    form: Form = ""
+
+    @property
+    def as_json(self) -> bool:
+        """Whether the client reads the text as JSON, so that a result has each field that such clients need."""
+        return self.form == "json"
 
 
 class AnswerPart(BaseModel):
@@ -81,11 +90,13 @@ class DeclaredTool:
 
     Attributes:
         request_path: The service's request, or a subclass with arguments that only the tool has.
-        arguments: The fields of it that callers can set. Where there are several indexes, ``index`` is one too.
+        arguments: The fields of it that are listed. Where there are several indexes, ``index`` is one too.
         serve_path: The service's function.
         answer_path: Makes the structured content of its response, and renders it as text. The model of a short response
             can be its own answer; the text then has a line for each field.
         writes: Whether it changes the index.
+        unlisted: Further fields that callers can set, mostly programs.
+        needs_index: Whether each call names an index where there are several.
     """
 
     name: str
@@ -96,6 +107,8 @@ class DeclaredTool:
     serve_path: str
     answer_path: str
     writes: bool = False
+    unlisted: tuple[str, ...] = ()
+    needs_index: bool = True
 
     @cached_property
     def request(self) -> type[ServiceModel]:

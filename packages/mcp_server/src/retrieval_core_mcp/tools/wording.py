@@ -33,7 +33,7 @@ def advice(filters: Mapping[str, Any]) -> str:
     named = ", ".join(in_one_line(name, 60) for name in own[:LONGEST_FIELD_LIST])
     return (
         f"Try other words, or without the filter. It uses {named}, which a chunk has only if its metadata "
-        "has it, in this spelling; describe_index lists all fields. Every chunk can be filtered by source, "
+        "has it, in this spelling; list shows all fields. Every chunk can be filtered by source, "
         "document_id, title, section, page and timestamp."
     )
 

@@ -17,7 +17,7 @@ from retrieval_core.errors import NotYetEmbeddedError, RetrievalError, StoreErro
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.service.reading import IndexName, in_utc
 from retrieval_core.service.service_context import WHOLE, ServiceModel
-from retrieval_core.types.filters import chunk_fields
+from retrieval_core.types.filters import Glob, chunk_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
@@ -61,7 +61,8 @@ class DocumentsRequest(IndexRequest):
     """A request for one page of the documents, in the order of their IDs."""
 
     name: Annotated[
-        str | None, Field(description="Text that each ID contains, in any case. Default: all documents")
+        str | None,
+        Field(description="Text that each ID contains, or a glob with *, in any case. Default: all documents"),
     ] = None
     limit: Annotated[int, Field(ge=1, le=MOST_DOCUMENTS, description="Most documents on the page"), WHOLE] = 100
     cursor: Annotated[str | None, Field(description="next_cursor of the previous page. Default: the first page")] = None
@@ -200,8 +201,8 @@ async def list_documents(context: ServiceContext, request: DocumentsRequest) -> 
     """
     ids = await document_ids(context, request.index)
     if request.name:
-        wanted = _folded(request.name)
-        ids = [each for each in ids if wanted in _folded(each)]
+        wanted = Glob("id", _folded(request.name if "*" in request.name else f"*{request.name}*"))
+        ids = [each for each in ids if wanted.test(_folded(each))]
     begin = 0 if request.cursor is None else bisect_right(ids, request.cursor)
     shown = ids[begin : begin + request.limit]
     index = await context.index(request.index).index()

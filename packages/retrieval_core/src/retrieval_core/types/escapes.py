@@ -34,6 +34,11 @@ _HEADING = rf"(?=[{_OPEN}][^{_CLOSE}{_BREAKS}]{{1,40}}{_TAIL})"
 _HEADING_LINE = re.compile(rf"{_LINE}(\\*){_HEADING}")
 _ESCAPED_LINE = re.compile(rf"{_LINE}\\(\\*){_HEADING}")
 
+_HEAD = re.compile(
+    rf"(?:\A|(?<=[{_BREAKS}]))(?:[^\w\\{_OPEN}{_BREAKS}]{{0,40}})(?=[{_OPEN}]\d{{1,9}}[{_CLOSE}]"
+    rf"[^{_BREAKS}]*[{_BREAKS}]\W{{0,40}}[IiＩｉІі]{_VOID}[DdＤｄԁ]\s{{0,9}}[:：∶])"  # noqa: RUF001
+)
+
 _IN_NAMES = re.compile(
     rf"[{INVISIBLE}]|\|(?=\s*(?i:Doc|Page|Section|Rows|Items|Title)\s*:)|(?<!\S)>(?!\S)|\((?=\s*(?i:id)\s*:)"
     r"|\\(?=u[0-9a-f]{4}|U[0-9a-f]{8})"
@@ -66,6 +71,16 @@ def escape_text(text: str) -> str:
 def unescape_text(text: str) -> str:
     """Return the text that :func:`escape_text` was given."""
     return _ESCAPED_LINE.sub(r"\1\2", text) if _MAY_HOLD_A_HEADING.search(text) else text
+
+
+def escape_heads(text: str) -> str:
+    r"""Return a chunk's text with a backslash before what looks like the two lines above a search result.
+
+    That is a line such as ``[2] guide.md:12-18`` above one such as ``id: guide.md#3``. All other text stays as it is.
+    """
+    if "]" not in text and text.isascii():
+        return text
+    return _HEAD.sub(lambda match: f"{match[0]}\\", text)
 
 
 def escape_name(name: str) -> str:
