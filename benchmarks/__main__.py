@@ -13,6 +13,7 @@ COMMANDS = {
     "concurrency": "questions a second with many callers at once, beside other libraries",
     "flames": "what the time goes into, function by function, before and after a change",
     "start": "from the start of a process to its first complete answer",
+    "agents": "what assistants read to find answers: this server's tools beside grep, as retrieval savings prints it",
     "house": "count the code, its import circles, the settings and the calls of one query",
 }
 

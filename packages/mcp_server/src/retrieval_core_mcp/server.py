@@ -21,14 +21,13 @@ from retrieval_core_mcp.settings import serve_indexes
 from retrieval_core_mcp.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
     from mcp import types
     from retrieval_core.run.clock import Clock
     from retrieval_core.service.served import ServedIndex, ServedIndexes
-    from retrieval_core.service.service_context import OnStep
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.settings import ServerSettings
     from retrieval_core_mcp.tools.calling import Form, Tools
@@ -172,7 +171,7 @@ class _Serving:
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         from retrieval_core.service.service_context import ServiceContext  # noqa: PLC0415 - imported by now
 
-        async def work(on_step: OnStep) -> types.CallToolResult:
+        async def work(on_step: Callable[[str], None]) -> types.CallToolResult:
             may_write = getattr(_http_call(context), "may_write", True)
             caller = ServiceContext(self._indexes, _tenant(context), may_write, on_step)
             form = _form(context) or ("structured" if self._settings.structured else "")

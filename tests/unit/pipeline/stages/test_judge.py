@@ -72,6 +72,23 @@ def test_fitting_chunks_are_trusted_and_others_are_not() -> None:
     assert "Missing: rotate, Kafka, logs." in other.explanation
 
 
+def test_a_name_that_no_chunk_contains_makes_an_answer_unlikely() -> None:
+    """A common word that no chunk contains may be said in other words; a name hardly."""
+    words, name = (
+        relevance_of("when does the night train to vienna go"),
+        relevance_of("when does the night train to Oslo go"),
+    )
+    lower = relevance_of("when does the night train to oslo go")
+    assert words.value is not None
+    assert name.value is not None
+    assert lower.value is not None
+    assert name.value < lower.value / 3
+    assert "No chunk contains Oslo." in name.explanation
+    assert "No chunk contains" not in lower.explanation
+    assert relevance_of("When Does The Night Train To Oslo Go").value == pytest.approx(lower.value)
+    assert relevance_of("When does the night train to Vienna go").value == pytest.approx(words.value)
+
+
 def test_rare_words_weigh_more_and_missing_ones_no_more_than_one() -> None:
     """A long question has words around it that no document repeats."""
     counts = TermCounts(1000, {"rare": 1, "common": 500})

@@ -294,12 +294,29 @@ def open_command(*, arguments: tuple[str, ...]) -> None:
 
     It has the options of retrieval-mcp, such as --index FILE and --allow-writes. To list them: retrieval open --help.
     """
+    _import_server("command", "the page").serve(["open", *arguments])
+
+
+@main.command("savings")
+@click.argument("questions", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@index_options
+def savings_command(given: Given, *, questions: Path, folder: Path) -> None:
+    """Compare what assistants read to find answers: search, or grep.
+
+    QUESTIONS has a JSON object on each line, with "question" and "gold": the places of the answer, such as
+    [{"path": "guide.md", "lines": [3, 5]}]. FOLDER has the indexed files.
+    """
+    _import_server("savings", "this command").run_savings(given.config, questions, folder, as_json=given.as_json)
+
+
+def _import_server(module: str, needing: str) -> Any:
     if find_spec("retrieval_core_mcp") is None:
         from retrieval_core.installation import SERVER, install_command  # noqa: PLC0415 - only this error needs it
 
-        msg = f"the page needs the server package. Install it: {install_command(package=SERVER)}"
+        msg = f"{needing} needs the server package. Install it: {install_command(package=SERVER)}"
         raise click.ClickException(msg)
-    import_module("retrieval_core_mcp.command").serve(["open", *arguments])
+    return import_module(f"retrieval_core_mcp.{module}")
 
 
 @main.command("evaluate")

@@ -360,7 +360,7 @@ class AnswerConfig(PortConfig):
 
     max_tokens: int | None = Field(default=None, ge=1)
     """Maximum length of an answer in the model's tokens. Default: the provider's limit."""
-    abstain_below: float = Field(default=0.22, ge=0, le=1)
+    abstain_below: float = Field(default=0.15, ge=0, le=1)
     """Abstain if the probability that the chunks answer the question is lower. A question with an identifier that no
     chunk contains is not answered either. 0 means always answer."""
     without_documents: bool = True

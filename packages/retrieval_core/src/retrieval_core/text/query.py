@@ -32,6 +32,7 @@ _PROSE = re.compile(
     r"|\d+-\d+.*"  # ranges
     r"|\d\d?:\d\d(?::\d\d)?"  # times
 )
+_NAME = re.compile(r"(?<![.!?:]\s)(?<!^)(?<![\w-])[A-Z][\w+#-]*\w")
 _SIGNS = re.compile(r"[-_]+")
 _FEW = 5
 """Up to so many code points, an identifier must stand by itself: ``9.4`` is not in ``19.45``."""
@@ -96,6 +97,18 @@ def identifiers_in(query: str) -> tuple[str, ...]:
     words = (_trimmed(word) for word in _QUOTED.sub(" ", query).split())
     found = (word for word in words if 1 < len(word) <= LONGEST and _CODE.search(word) and not _PROSE.fullmatch(word))
     return tuple(dict.fromkeys(each for each in (*quoted, *found) if any(map(str.isalnum, each))))[:MOST]
+
+
+def names_in(query: str) -> tuple[str, ...]:
+    """Return the words that a query in English writes with a capital although no sentence begins with them.
+
+    These are mostly names: *Terraform*, *TOTP*, *German*. A query in which more than half of the words are capitalised,
+    as in a title, has none that can be told from others, and neither has one without a common word of English.
+    """
+    words = _WORD.findall(query)
+    if _ENGLISH.search(query) is None or 2 * sum(word[0].isupper() for word in words) > len(words):
+        return ()
+    return tuple(dict.fromkeys(found[0] for found in _NAME.finditer(query)))
 
 
 def absent_from(identifiers: Iterable[str], texts: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ The probability is a logistic curve of three signals:
   something else;
 - its margin over the mean of the first :data:`BESIDE`.
 
+A name in the query, such as *Terraform*, that no chunk of the index contains lowers the probability, if the store
+counts its terms, see :func:`retrieval_core.text.query.names_in`.
+
 The curves are regressions on questions about nine public collections, answerable ones and others on the same subjects,
 see ``benchmarks/answerability.py``, which prints them again, and ``docs/confidence.md``.
 
@@ -38,6 +41,7 @@ from retrieval_core.text.query import (
     identifiers_in,
     is_of_another_language,
     load_language_detector,
+    names_in,
     shows_its_language,
 )
 from retrieval_core.types import Chunk, Relevance
@@ -76,6 +80,8 @@ LOW_COVERAGE: Final = 0.5
 """The coverage below which it is asked whether the query is in another language."""
 MOST_ON_LOOP: Final = 20_000
 """Code points of text whose words are compared on the event loop; more of them are compared in a thread."""
+MISSING_NAME: Final = -2.4
+"""What a name that no chunk contains adds to the log odds: a regression on four sets, see ``docs/measurements.md``."""
 _NAMED: Final = 5
 _PROBE: Final = "xqzj"
 """A word of no language, beside which stop words are no terms of a query."""
@@ -97,6 +103,7 @@ class Signals:
         kind: Which sides found something.
         cosine: The best, in [0, 1]; ``None`` without one of :data:`CALIBRATED_EMBEDDER`.
         margin: How much it is above the mean, in [0, 1].
+        unmentioned: Names of the query that no chunk contains.
         coverage: In [0, 1]; ``None`` for a query of stop words only.
         is_weighted: Whether rare words weigh more.
         missing: Words of the query that none of the hits contains, as they are written.
@@ -108,6 +115,7 @@ class Signals:
     is_weighted: bool = True
     missing: tuple[str, ...] = ()
     margin: float = 0.0
+    unmentioned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,7 @@ class Curve:
         """Return a probability in [0, 1], which never falls if a signal rises."""
         height = self.start + self.coverage * (signals.coverage or 0.0)
         height += self.cosine * (signals.cosine or 0.0) + self.margin * signals.margin
+        height += MISSING_NAME if signals.unmentioned else 0.0
         return 0.5 + 0.5 * tanh(height / 2)
 
 
@@ -224,6 +233,7 @@ class Judge(Stage):
             counts is not None,
             _words(query, terms.difference(*in_each), analyzer),
             margin,
+            () if counts is None else _unmentioned(query, counts, analyzer),
         )
         is_low = signals.coverage is not None and signals.coverage < LOW_COVERAGE
         if is_low and await self._is_of_another_language(query, texts):
@@ -335,6 +345,12 @@ async def _unknown(
     return tuple(each for each, is_so in zip(identifiers, are_unknown, strict=True) if is_so)
 
 
+def _unmentioned(query: str, counts: TermCounts, analyzer: Analyzer) -> tuple[str, ...]:
+    """Return the names of a query that no chunk contains."""
+    terms = {name: content_terms(name, analyzer) for name in names_in(query)}
+    return tuple([name for name, each in terms.items() if each and not any(counts.having.get(term) for term in each)])
+
+
 def _find_terms(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) -> list[frozenset[str]]:
     return [terms.intersection(analyzer.terms(text)) for text in texts]
 
@@ -378,6 +394,8 @@ def _explained(signals: Signals, read: int) -> Iterator[str]:
         first = "The first chunk" if read == 1 else f"The best of the first {read} chunks"
         weight = ", rare ones weighing more" if signals.is_weighted else ""
         yield f"{first} covers {signals.coverage:.0%} of the query's words{weight}."
+    if signals.unmentioned:
+        yield f"No chunk contains {' or '.join(signals.unmentioned[:_NAMED])}."
     if signals.missing:
         rest = " …" if len(signals.missing) > _NAMED else "."
         yield f"Missing: {', '.join(signals.missing[:_NAMED])}{rest}"
