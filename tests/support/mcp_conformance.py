@@ -48,6 +48,29 @@ EXPECTED_FAILURES = {
     }
 }
 """Checks of a scenario that call a tool of a fixed name, which asks for what its client has not declared."""
+REQUIREMENTS = "2026-07-28"
+"""The revision of the protocol whose requirements are all run."""
+NEED_FIXTURES = frozenset(
+    {
+        "server-stateless",
+        "tools-call-image", "tools-call-audio", "tools-call-embedded-resource", "tools-call-mixed-content",
+        "tools-call-with-progress",
+        "resources-read-text", "resources-read-binary", "resources-templates-read",
+        "prompts-get-simple", "prompts-get-with-args", "prompts-get-embedded-resource", "prompts-get-with-image",
+        "input-required-result-basic-elicitation", "input-required-result-basic-sampling",
+        "input-required-result-basic-list-roots", "input-required-result-request-state",
+        "input-required-result-multiple-input-requests", "input-required-result-multi-round",
+        "input-required-result-non-tool-request", "input-required-result-result-type",
+        "input-required-result-tampered-state", "input-required-result-capability-check",
+        "json-schema-2020-12", "http-custom-header-server-validation",
+        "tasks-lifecycle", "tasks-capability-negotiation", "tasks-wire-fields", "tasks-request-state-removal",
+        "tasks-mrtr-input", "tasks-request-headers", "tasks-dispatch-and-envelope", "tasks-required-task-error",
+        "tasks-mrtr-composition",
+    }
+)  # fmt: skip
+"""Scenarios of the requirements that call tools, resources and prompts of fixed names, or need the extension for tasks.
+Only a server with these fixtures can pass them."""
+_FAILED_SCENARIO = re.compile(r"^✗ (\S+?):", re.MULTILINE)
 _FAILED_CHECK = re.compile(r"\[(\S+)\s*\]\s*(?:\x1b\[\d+m)*FAILURE")
 ARGUMENTS: dict[str, dict[str, str]] = {
     "search": {"query": "moon"},
@@ -111,6 +134,18 @@ def _conformance(packages: Path, url: str) -> Iterator[str]:
             chosen = ("--spec-version", version) if version else ()
             run = [str(program), "server", "--url", url, "--scenario", scenario, *chosen]
             yield _told(f"{package} {scenario} {version}", run, EXPECTED_FAILURES.get(scenario, set()))[0]
+    yield _requirements(packages, url)
+
+
+def _requirements(packages: Path, url: str) -> str:
+    """Run all requirements of a revision, and return what fails besides those that need fixtures, or passes now."""
+    program = packages / NEW / "node_modules/.bin/conformance"
+    run = [str(program), "server", "--url", url, "--requirements", REQUIREMENTS]
+    ended = subprocess.run(run, capture_output=True, text=True, check=False, timeout=600)
+    differing = set(_FAILED_SCENARIO.findall(ended.stdout)) ^ NEED_FIXTURES
+    told = f"requirements {REQUIREMENTS}, but for {len(NEED_FIXTURES)} scenarios that need fixtures"
+    print(f"{'FAILED' if differing else 'passed'}: {told}", *sorted(differing), flush=True)  # noqa: T201 - it is a program
+    return ", ".join(sorted(differing))
 
 
 def _inspected(packages: Path, target: Sequence[str]) -> Iterator[str]:
