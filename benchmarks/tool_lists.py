@@ -28,7 +28,9 @@ async def measured(command: str) -> str:
         tools = (await client.list_tools()).tools
         instructions = len(client.instructions or "")
     sizes = {
-        tool.name: len(json.dumps(tool.model_dump(mode="json", by_alias=True, exclude_none=True), separators=(",", ":")))
+        tool.name: len(
+            json.dumps(tool.model_dump(mode="json", by_alias=True, exclude_none=True), separators=(",", ":"))
+        )
         for tool in tools
     }
     each = ", ".join(f"{name} {size:,}" for name, size in sizes.items())

@@ -149,6 +149,8 @@ def _input_schema(tool: DeclaredTool) -> dict[str, Any]:
         if "anyOf" in entry:
             entry.update(next(kind for kind in entry.pop("anyOf") if kind != {"type": "null"}))
             entry.pop("default", None)
+        if not entry.get("default", True):  # 0 and false are no news
+            del entry["default"]
         for part in (entry, entry.get("items", {})):
             for bound in _BOUNDS & part.keys():
                 del part[bound]

@@ -29,7 +29,7 @@ class FetchArguments(Sized, ReadRequest):
     """Arguments of the tool fetch."""
 
     id: Id
-    offset: Annotated[int, Field(ge=0, description="In characters"), WHOLE] = 0
+    offset: Annotated[int, Field(ge=0, description="Start, in characters"), WHOLE] = 0
 
 
 class FetchAnswer(ToolAnswer):

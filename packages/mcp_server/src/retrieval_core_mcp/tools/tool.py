@@ -28,7 +28,7 @@ class QueryArguments(ServiceModel):
     """Arguments of a tool that searches."""
 
     filters: Annotated[
-        dict[str, Any] | None, Field(description='Such as {"year": {"$gte": 2020}}; list shows the fields')
+        dict[str, Any] | None, Field(description='Such as {"year":{"$gte":2020}}; list shows the fields')
     ] = None
 
 
