@@ -63,7 +63,7 @@ def run_console(code: str, background: ExitStack) -> None:
             (folder,) = arguments
             Path(folder).mkdir() if program == "mkdir" else os.chdir(folder)
             printed = ""
-        elif program == "retrieval-mcp" and arguments[0] == "install":
+        elif program == "retrieval-mcp" and arguments[0] == "setup":
             printed = installing(arguments)
         elif program == "retrieval-mcp":
             assert arguments.pop() == "&", f"an example waits for a service: {command}"

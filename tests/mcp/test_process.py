@@ -153,7 +153,7 @@ def test_wrong_use_is_told_before_anything_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ("instal", "unknown argument 'instal'; did you mean install?"),
+        ("setu", "unknown argument 'setu'; did you mean setup?"),
         ("--indx=a.db", "unknown option '--indx'; did you mean --index?"),
         ("--port", "unknown option '--port'; did you mean --http HOST:PORT?"),
         ("--transport=http", "unknown option '--transport'; did you mean --http HOST:PORT?"),

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from retrieval_core_mcp.command import _options as read_options
 from retrieval_core_mcp.command import serve
-from retrieval_core_mcp.install.clients import CLIENTS, config_file
+from retrieval_core_mcp.setup.clients import CLIENTS, Machine
 
-__all__ = ["CLIENTS", "config_file", "read_options", "serve"]
+__all__ = ["CLIENTS", "Machine", "read_options", "serve"]

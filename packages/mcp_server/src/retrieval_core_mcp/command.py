@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 Run retrieval-mcp open to search in your browser; it takes the same options.
-Run retrieval-mcp install --client NAME to add this server to an assistant.
+Run retrieval-mcp setup to add this server to the assistants on this machine.
 
 environment variables:
   RETRIEVAL_MCP__MAX_CHARACTERS   Limit each answer to this many characters (8000).
@@ -41,12 +41,14 @@ environment variables:
   RETRIEVAL_MCP__STRUCTURED       Add structured content to results (false).
   RETRIEVAL_MCP__ALLOW_WRITES     Let clients index files and remove documents (false).
   RETRIEVAL_MCP__ROOTS            Let clients index files in these folders, comma-separated.
+  RETRIEVAL_MCP__FOLDER           Index this folder at the start.
   RETRIEVAL_MCP__WATCH            Index changes in these folders at once (false).
   RETRIEVAL_MCP__HTTP__TOKENS     With --http: accept these tokens, as sha256:HASH or sha256:HASH:TENANT.
   RETRIEVAL_MCP__HTTP__...        With --http: see docs/http.md.
   RETRIEVAL_...                   Settings of the search, such as RETRIEVAL_SEARCH__TOP_K.
 """
 INDEX_HELP = "index file; repeatable with names (.retrieval/index.db)"
+DESCRIPTION_HELP = "what the documents are about, for assistants"
 CONFIG_HELP = "read settings from a TOML file or preset"
 _FOR_HTTP = frozenset({"--port", "--host", "--transport"})
 """Options of other servers, which have one counterpart here."""
@@ -57,7 +59,7 @@ WAITING = (
 THE_FILE = "The index is {index}."
 NO_FILE = "There is no index at {index} yet. Make one with: retrieval index FOLDER --index {index}"
 FREE_PORT = "127.0.0.1:0"
-_OWN = ("allow_writes", "roots", "watch", "tools", "structured")
+_OWN = ("allow_writes", "roots", "watch", "tools", "structured", "folder", "description")
 """Options that are settings of the same name."""
 _NEW_OBJECTS = 10_000
 """Objects after which garbage is collected. Python's own 700 or 2,000 make it 50 times while an index is opened,
@@ -67,14 +69,14 @@ some 10 ms in all."""
 def serve(arguments: Sequence[str] | None = None) -> None:
     """Read the options, and serve until standard input is closed or a signal comes.
 
-    After ``install``, they are those of :func:`retrieval_core_mcp.install.command.install`, which is run instead.
+    After ``setup``, they are those of :func:`retrieval_core_mcp.setup.command.setup`, which is run instead.
     After ``open``, they are those of a service over HTTP, whose page a browser then shows.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["install"]:
-        from retrieval_core_mcp.install.command import install  # noqa: PLC0415 - for who installs
+    if given[:1] in (["setup"], ["install"]):
+        from retrieval_core_mcp.setup.command import setup  # noqa: PLC0415 - for who installs
 
-        install(given[1:])
+        setup(given[1:], by_old_name=given[0] == "install")
         return
     is_open = given[:1] == ["open"]
     options = _options(["--http", FREE_PORT, *given[1:]] if is_open else given)
@@ -113,6 +115,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     add("--index", metavar="FILE|NAME=FILE", action="append", help=INDEX_HELP)
     http = "serve HTTP: MCP at /mcp, API at /v1 (127.0.0.1:8000)"
     add("--http", metavar="HOST:PORT", nargs="?", const="", help=http)
+    add("--folder", metavar="FOLDER", help="index this folder at the start; its index is in .retrieval")
+    add("--description", metavar="TEXT", help=DESCRIPTION_HELP)
     add("--allow-writes", action="store_true", help="let clients index files in --root and remove documents")
     folder = "folder that may be indexed; repeatable (the index's)"
     add("--root", metavar="FOLDER", action="append", dest="roots", help=folder)
@@ -127,7 +131,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         given, known = unknown[0].partition("=")[0], re.findall(r"--[a-z-]+", parser.format_usage())
-        near = get_close_matches(given, (*known, "install", "open"), n=1, cutoff=0.5)
+        near = get_close_matches(given, (*known, "setup", "open"), n=1, cutoff=0.5)
         if given in _FOR_HTTP:
             near = ["--http HOST:PORT"]
         hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,8 @@ DEFAULT_RESULTS = 10
 """The most results of a search where neither the assistant nor the configuration says."""
 MOST_RESULTS = 100
 LONGEST_DESCRIPTION = 500
+DEFAULT_INDEX = ".retrieval/index.db"
+"""The index of a folder."""
 SMALLEST_ANSWER = 1_000
 LARGEST_ANSWER = 1_000_000
 
@@ -71,6 +74,8 @@ class ServerSettings(BaseModel):
     roots: Annotated[tuple[Path, ...], BeforeValidator(listed)] = ()
     """The folders below which files may be indexed; without one, that to which names of documents are relative."""
 
+    folder: Path | None = None
+    """A folder that is indexed when the server starts. Its index is in ``.retrieval`` there."""
     watch: bool = False
     """Whether changes in these folders are indexed at once."""
 
@@ -203,7 +208,11 @@ def read_settings(
         index: The index file, in place of the configured one.
         config: A TOML file with the library's settings, or the name of a preset.
         environment: For instance ``os.environ``; ``None`` leaves the environment out. The library's settings are
+<<<<<<< HEAD
             ``RETRIEVAL_…`` as for the command line. The server's own are the fields of :class:`ServerSettings`, such as
+=======
+            ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__…``, such as
+>>>>>>> 523c8d38 (Add one command that sets the server up in ten assistants, on a folder without an index)
             ``RETRIEVAL_MCP__MAX_CHARACTERS``, and those of the service ``RETRIEVAL_MCP__HTTP__…``.
         http: Settings of the service, in place of those of the environment.
         given: Further settings of the server's own, likewise.
@@ -217,6 +226,13 @@ def read_settings(
             key, value = name[len(ENVIRONMENT_PREFIX) :].lower(), others.pop(name)
             target = of_http if key.startswith("http__") else values
             target.setdefault(key.removeprefix("http__"), value)
+    if values.get("folder"):
+        folder = Path(values["folder"]).expanduser()
+        check_folder(folder)
+        if index is not None:
+            msg = "a folder and an index were given; the index of a folder is .retrieval/index.db in it"
+            raise ConfigurationError(msg)
+        index = folder / DEFAULT_INDEX
     retrieval = load_index_config(index, file=config, environment=others)
     if of_http:
         values["http"] = of_http
@@ -228,6 +244,20 @@ def read_settings(
         except ValidationError as error:
             problems = problems_of(error, name=_variable, meant=_meant, expected=requirement)
     raise ConfigurationError("the server's settings are wrong:\n  " + "\n  ".join(problems), problems=problems)
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a folder may be indexed as a whole.
+
+    Raises:
+        ConfigurationError: It is not there, or it is the home folder of the user or all of a disk.
+    """
+    if not folder.is_dir():
+        msg = f"there is no folder {str(folder)!r}"
+        raise ConfigurationError(msg)
+    if (real := folder.resolve()) in {Path(os.path.expanduser("~")).resolve(), Path(real.anchor)}:  # noqa: PTH111 - Path.home() may fail
+        msg = f"{str(folder)!r} is more than a folder of documents. Name the folder to index"
+        raise ConfigurationError(msg)
 
 
 def _variable(name: str) -> str:

@@ -315,6 +315,8 @@ class IndexNotReadyError(IndexNotFoundError):
 
 def progress_of_first_run(files_done: int, files_total: int) -> str:
     """Return in words how much of a new index is there."""
+    if not files_total:
+        return "its files are being counted"
     return f"{files_done:,} of {files_total:,} files indexed so far"
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retrieval_core.adapters.stores.lancedb import LanceDBStore, records, session
-from retrieval_core.adapters.stores.lancedb.session import one_writer
 from retrieval_core.errors import (
     IndexBusyError,
     InvalidParameterError,
 )
+from retrieval_core.run.file_lock import one_writer
 from retrieval_core.testing.store_kit.base import by_text, chunk, put
 from support.lancedb_stores import run, store_at
 

@@ -62,7 +62,7 @@ def serve_http(
     try:
         indexes = serve_indexes(settings, places, embedder=embedder, observer=metrics)
         indexes.open()
-        mcp = create_server(settings, indexes, at_once=settings.watch)
+        mcp = create_server(settings, indexes, at_once=settings.watch or settings.folder is not None)
         app = create_app(indexes, settings.http, metrics, mcp, admission, allow_writes=settings.allow_writes)
         listening = _listening(settings.http)
     except ConfigurationError as error:

@@ -12,12 +12,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+FOLDER = ".retrieval"
+"""The folder of an index among its documents. Git ignores it."""
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of an index, if it is not there.
+
+    Raises:
+        OSError: It can't be made.
+    """
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == FOLDER:
+            (folder / ".gitignore").write_text("*\n", "ascii")
+
+
 def write_progress(index: Path, done: int, total: int) -> None:
     """Record how many of how many files of a new index are indexed. If that fails, indexing goes on without it."""
     file = _file_beside(index)
     new = file.with_name(f"{file.name}.new")
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         new.write_text(json.dumps([done, total]), "ascii")
         new.replace(file)
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.adapters.stores.first_run import index_not_found
+from retrieval_core.adapters.stores.first_run import index_not_found, make_folder
 from retrieval_core.adapters.stores.lancedb import schema
 from retrieval_core.adapters.stores.lancedb.records import Commit, StaleViewError, View
 from retrieval_core.adapters.stores.lancedb.schema import lancedb
 from retrieval_core.adapters.stores.local import if_it_fails_again
-from retrieval_core.errors import IndexBusyError, IndexFormatError, IndexNotFoundError, RetrievalError, StoreError
+from retrieval_core.errors import IndexFormatError, IndexNotFoundError, RetrievalError, StoreError
+from retrieval_core.run.file_lock import one_writer
 from retrieval_core.run.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -27,60 +25,6 @@ if TYPE_CHECKING:
     from retrieval_core.adapters.stores.lancedb.search import Allowed, FieldCache
     from retrieval_core.ports import Manifest
     from retrieval_core.types.filters import Filter
-
-PAUSE = 0.02
-"""Seconds between two tries."""
-
-
-@contextmanager
-def one_writer(path: Path, patience: float) -> Generator[None, None, None]:
-    """Hold the lock of a file, which the system releases when the process ends, however that happens.
-
-    Raises:
-        IndexBusyError: Another writer held it for longer than ``patience`` seconds.
-    """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-    try:
-        end = time.monotonic() + patience
-        while not _try_lock(handle):
-            if time.monotonic() >= end:
-                msg = f"{path.parent}: another process has been writing for {patience:g} s; try again later"
-                raise IndexBusyError(msg)
-            time.sleep(PAUSE)
-        try:
-            yield
-        finally:
-            _unlock(handle)
-    finally:
-        os.close(handle)
-
-
-if sys.platform == "win32":  # pragma: no cover - not where the tests run
-    import msvcrt
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-    def _unlock(handle: int) -> None:
-        os.lseek(handle, 0, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-else:
-    import fcntl
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _unlock(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_UN)
-
 
 T = TypeVar("T")
 
@@ -167,7 +111,8 @@ class LanceDBSession:
         def work() -> T:
             with self._translated():
                 self._check_place()
-                self._path.mkdir(parents=True, exist_ok=True)
+                make_folder(self._path.parent)
+                self._path.mkdir(exist_ok=True)
                 with one_writer(self._lock_file, self._busy_timeout):
                     table = self._prepared()
                     result, rows = function(self._newest(), table)

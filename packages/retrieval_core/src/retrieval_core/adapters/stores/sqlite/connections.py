@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import finalize
 
-from retrieval_core.adapters.stores.first_run import index_not_found
+from retrieval_core.adapters.stores.first_run import index_not_found, make_folder
 from retrieval_core.adapters.stores.local import BUILD_ANEW, if_it_fails_again
 from retrieval_core.adapters.stores.sqlite.changes import ChangeDetector
 from retrieval_core.adapters.stores.sqlite.schema import FORMAT, check_sqlite, read_format
@@ -421,7 +421,7 @@ class Connections:
     def _connect(self, mode: str, *, writing: bool) -> sqlite3.Connection:
         check_sqlite()
         if writing:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
         connection = sqlite3.connect(
             _uri(self._path, mode),
             uri=True,

@@ -1,1 +1,0 @@
-"""Adding the server to the configuration of an assistant: ``retrieval-mcp install``."""

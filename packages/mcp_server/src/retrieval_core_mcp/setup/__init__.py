@@ -1,0 +1,1 @@
+"""Adding the server to the assistants on a machine: ``retrieval-mcp setup``."""
