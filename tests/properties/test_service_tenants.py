@@ -16,7 +16,8 @@ pytest.importorskip("httpx2", reason="tests/support/tenants.py needs it")
 pytest.importorskip("retrieval_core_mcp", reason="likewise")
 
 from retrieval_core.errors import RetrievalError
-from retrieval_core.service import checking, contents, explaining, managing, reading, searching, writing
+from retrieval_core.pipeline.grep import cursor_after
+from retrieval_core.service import checking, contents, explaining, grep, managing, reading, searching, writing
 from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.types.filters import Eq
@@ -48,6 +49,7 @@ class Calls:
             lambda: (searching.answer, searching.AnswerRequest(**self.query(), max_tokens=self.one(BUDGETS))),
             lambda: (explaining.explain, explaining.ExplainRequest(**self.query(), id=self.one((None, self.id())))),
             lambda: (reading.read, reading.ReadRequest(id=self.name(), around=self.one((0, 1, 20)))),
+            self.grep,
             lambda: (reading.read_chunk, reading.ChunkRequest(id=self.id())),
             lambda: (reading.read_neighbors, reading.NeighborsRequest(id=self.id(), before=20, after=20)),
             lambda: (reading.read_document, reading.DocumentRequest(id=self.name(), limit=self.one((100, 50_000)))),
@@ -93,6 +95,19 @@ class Calls:
     def search(self) -> tuple[Any, Any]:
         more = {name: self.one((True, False)) for name in ("with_trace", "with_fallback", "use_cache")}
         return searching.search, searching.SearchRequest(**self.query(), **more, score_threshold=self.one((None, 0.2)))
+
+    def grep(self) -> tuple[Any, Any]:
+        """Return a search for a pattern, whose pages may begin at a document of either tenant."""
+        asked = {
+            "pattern": self.one((*WORDS, r"\w+secret", ".", "is mended", "^The")),
+            "path": self.one((None, "*.md", *TENANTS)),
+            "filters": self.questions.filters(),
+            "output": self.one(("lines", "files", "counts")),
+            "context": self.one((0, 0, 2)),
+            "limit": self.one((1, 5, 1000)),
+            "cursor": self.one((None, None, cursor_after(self.name(), self.one((None, 2))))),
+        }
+        return grep.grep, grep.GrepRequest(**asked)
 
     def documents(self) -> tuple[Any, Any]:
         part = self.one((None, "", ".md", *TENANTS, *(f"{each.upper()}/1" for each in TENANTS)))

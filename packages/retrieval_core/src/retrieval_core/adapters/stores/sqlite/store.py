@@ -84,6 +84,7 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
             busy_timeout=busy_timeout,
         )
         self._waiting = Last[int]()
+        self._without_text = Last[frozenset[str]]()
         self._quantized = quantized
         # It refers to nothing that refers to it: a store that nobody closed goes as soon as its last call has ended.
         self._prepare = partial(_prepared, self._identity, self._analyzer, self._path)
@@ -187,11 +188,13 @@ class SqliteStore(LocalStore["Connection", "_Session"]):
         session = self._current()
 
         def work(view: Connection) -> Sequence[str]:
-            numbers = None
+            state = read.read_state(view)
+            found = trigrams.find_documents(view, texts)
+            found |= self._without_text.get(state, lambda: trigrams.documents_without_text(view))
             if condition is not None:
                 rows = session.snapshot(view, condition, None)
-                numbers = rows.numbers[rows.passing].tolist()
-            return trigrams.find_documents(view, texts, numbers)
+                found &= trigrams.documents_of_chunks(view, rows.numbers[rows.passing].tolist())
+            return list(found)
 
         return await self._read(work)
 

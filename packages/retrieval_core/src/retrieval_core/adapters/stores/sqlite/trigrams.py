@@ -75,22 +75,25 @@ def remove_document(connection: Connection, document_id: str) -> None:
         connection.executemany("INSERT INTO trigrams (trigrams, rowid, text) VALUES ('delete', ?, ?)", cleaned)
 
 
-def find_documents(
-    connection: Connection, texts: Sequence[Collection[str]], numbers: Collection[int] | None
-) -> list[str]:
-    """Return the IDs of documents that may contain at least one of the texts of each group, and of those without text.
+def documents_without_text(connection: Connection) -> frozenset[str]:
+    """Return the IDs of documents that have chunks only."""
+    return frozenset(name for (name,) in connection.execute(_WITHOUT_TEXT))
+
+
+def find_documents(connection: Connection, texts: Sequence[Collection[str]]) -> set[str]:
+    """Return the IDs of documents with a text that may contain at least one of the texts of each group.
 
     Args:
         texts: Each with at least three characters; case is ignored.
-        numbers: Of the chunks of which a document must have one. ``None`` for any document.
     """
     query = " AND ".join(map(_any_of, texts))
     rows = connection.execute(_FIND, (query,)) if query and is_current(connection) else connection.execute(_ALL)
-    found = {name for (name,) in rows}
-    found.update(name for (name,) in connection.execute(_WITHOUT_TEXT))
-    if numbers is not None:
-        found.intersection_update(name for (name,) in connection.execute(_OF_CHUNKS, (json.dumps(list(numbers)),)))
-    return list(found)
+    return {name for (name,) in rows}
+
+
+def documents_of_chunks(connection: Connection, numbers: Collection[int]) -> set[str]:
+    """Return the IDs of the documents of chunks, by the chunks' numbers."""
+    return {name for (name,) in connection.execute(_OF_CHUNKS, (json.dumps(list(numbers)),))}
 
 
 def _any_of(texts: Collection[str]) -> str:
