@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from hashlib import sha256
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from retrieval_core.ingest.files import discover, hash_file, location_of
+from retrieval_core.ingest.skipping import skip_by_content
 
 
 def is_read(path: Path) -> bool:
@@ -137,3 +139,27 @@ def test_a_name_that_is_not_unicode_is_refused(tmp_path: Path) -> None:
     found = discover([tmp_path], tmp_path, is_read)
     assert [file.source for file in found.files] == ["a.md"]
     assert [reason for _, reason in found.refused] == ["its name is not valid Unicode; rename it"]
+
+
+def test_secrets_in_folders_are_skipped_and_counted(tmp_path: Path) -> None:
+    """Settings of this library and the usual names of credentials; a file that is named itself is read."""
+    secret = ["a/retrieval.toml", "secrets.prod.yaml", "client_secret_1.apps.json", "credentials.csv", "my.toml"]
+    write(tmp_path, *secret, "a/.env", "secrets.md", "secrets.py", "a/secret-rotation.yaml")
+    found = discover([tmp_path], tmp_path, lambda _: True, gitignore=False, settings_file=tmp_path / "my.toml")
+    assert [file.source for file in found.files] == ["a/secret-rotation.yaml", "secrets.md", "secrets.py"]
+    assert found.skipped == {"secrets": len(secret)}
+    assert [file.source for file in discover([tmp_path / secret[0]], tmp_path, is_read).files] == [secret[0]]
+
+
+def test_structured_text_with_a_private_key_is_skipped(tmp_path: Path) -> None:
+    """Whether the lines of the key are escaped or not; a placeholder, and code that looks for keys, are no secrets."""
+    key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj" * 2
+    texts = {
+        "a.json": json.dumps({"private_key": key}),
+        "b.yaml": f"key: |\n  {key}".replace("-\n", "-\n  "),
+        "c.yaml": "key: |\n  -----BEGIN PRIVATE KEY-----\n  ...\n",
+        "d.py": f'KEY = """{key}"""',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert [skip_by_content(tmp_path / name) for name in texts] == ["secrets", "secrets", None, None]

@@ -212,6 +212,7 @@ def assemble_index(
     memory = None
     if place is not None and "remember" in store.capabilities:
         memory = SettingsMemory(config, store, location, unused)
+    settings_file = config.provenance.file if config.provenance is not None else None
     ingester = Ingester(
         store,
         embedder,
@@ -220,6 +221,7 @@ def assemble_index(
         on_written=None if memory is None else memory.after_change,
         base=base_folder(location),
         place=place,
+        settings_file=None if settings_file is None else Path(settings_file),
     )
     return build_pipeline(
         config,

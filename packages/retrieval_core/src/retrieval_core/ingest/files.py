@@ -13,7 +13,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from retrieval_core.ingest.gitignore import FILE_NAME, IgnoreRules, read_rules, working_tree
-from retrieval_core.ingest.skipping import is_package_folder, skip_by_name
+from retrieval_core.ingest.skipping import is_package_folder, is_secret, skip_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ class Discovery:
         gone: Paths that were named and are not there, by location.
         skipped_types: How many files of other types the folders have, by suffix; ignored ones do not count.
         skipped_links: How many symbolic links were passed over since they lead out of the folder that they are in.
-        skipped: How many files, and folders of installed packages, are no code to search, by the reason.
+        skipped: How many files, and folders of installed packages, are secrets or no code to search, by the reason.
         ignored: Files and folders that a ``.gitignore`` excludes; what lies in such a folder was not looked at.
     """
 
@@ -93,24 +93,26 @@ def discover(
     *,
     follow_links: bool = False,
     gitignore: bool = True,
+    settings_file: Path | None = None,
 ) -> Discovery:
     """Find the files below some paths.
 
     In folders, only files of types that are read count, and names that begin with a dot are passed over, as are
     symbolic links that lead out of the folder, links to folders in it, what a ``.gitignore`` of the working tree
-    excludes (outside of one, of the folder or of one below it), and code that :mod:`retrieval_core.ingest.skipping`
-    skips. What is named itself always counts: a rule that excludes a named folder, or one that it is in, does not hold
-    there.
+    excludes (outside of one, of the folder or of one below it), and secrets and code that
+    :mod:`retrieval_core.ingest.skipping` skips. What is named itself always counts: a rule that excludes a named
+    folder, or one that it is in, does not hold there.
 
     Args:
         paths: Files and folders.
         base: The folder that locations are relative to.
         is_read: Whether files of a name are read.
         follow_links: Whether all links are followed, wherever they lead; each folder is walked once.
-        gitignore: Whether ``.gitignore`` files are heeded, and code is skipped.
+        gitignore: Whether ``.gitignore`` files are heeded, and code is skipped. Secrets are always skipped.
+        settings_file: The file that the settings were read from. It may contain keys, so it is skipped.
     """
     base = base.resolve()  # the working folder, which paths are often given relative to, has no links in it either
-    finder = _Finder(base, is_read, follow_links=follow_links, gitignore=gitignore)
+    finder = _Finder(base, is_read, follow_links=follow_links, gitignore=gitignore, settings_file=settings_file)
     folders: list[Path] = []
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112 - false, and no error, below a folder that cannot be entered
@@ -135,7 +137,15 @@ def discover(
 class _Finder:
     """Collects files, and what could not be looked at."""
 
-    def __init__(self, base: Path, is_read: Callable[[Path], bool], *, follow_links: bool, gitignore: bool) -> None:
+    def __init__(
+        self,
+        base: Path,
+        is_read: Callable[[Path], bool],
+        *,
+        follow_links: bool,
+        gitignore: bool,
+        settings_file: Path | None,
+    ) -> None:
         self.files: dict[str, FoundFile] = {}
         self.refused: list[tuple[Path, str]] = []
         self.skipped_links = 0
@@ -147,6 +157,7 @@ class _Finder:
         self._is_read = is_read
         self._follow_links = follow_links
         self._gitignore = gitignore
+        self._settings_file = None if settings_file is None else os.path.realpath(settings_file)
 
     def walk(self, folder: Path) -> None:
         root = os.path.realpath(folder)
@@ -163,11 +174,17 @@ class _Finder:
                 if not self._is_read(path):
                     self.skipped_types[path.suffix.lower()] += not here.ignore(os.fsencode(name), is_folder=False)
                 elif not self._ignores(here, path, is_folder=False) and not self._leads_out(path, root):
-                    reason = skip_by_name(path.relative_to(folder)) if self._gitignore else None
+                    reason = self._skips(path, folder)
                     if reason is None:
                         self.add(path, named=False)
                     else:
                         self.skipped[reason] += 1
+
+    def _skips(self, path: Path, root: Path) -> str | None:
+        """Return why a file in a folder is skipped; ``None`` if it is not."""
+        if is_secret(path) or (self._settings_file and os.path.realpath(path) == self._settings_file):
+            return "secrets"
+        return skip_by_name(path.relative_to(root)) if self._gitignore else None
 
     def _rules_at(self, folder: Path) -> IgnoreRules:
         """Return the rules that hold in the named folder.

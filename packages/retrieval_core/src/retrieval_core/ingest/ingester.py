@@ -103,6 +103,7 @@ class Ingester:
         embedder: ``None`` for an index without vectors.
         base: The folder that locations of files are relative to, and names of those in it.
         place: The file or folder of an index on this machine; the progress of its first run is recorded beside it.
+        settings_file: The file that the settings were read from. It may contain keys, so it is skipped in folders.
         retries: How often embedding and writing are tried again if a service is busy or the connection is lost.
         clock: Waits between attempts.
         on_written: Is given each change that was written, and awaited before the next one.
@@ -117,6 +118,7 @@ class Ingester:
         chunking: ChunkingConfig,
         base: Path,
         place: Path | None = None,
+        settings_file: Path | None = None,
         retries: RetryPolicy = NO_RETRIES,
         clock: Clock | None = None,
         on_written: Callable[[Change], Awaitable[object]] | None = None,
@@ -129,6 +131,7 @@ class Ingester:
         self._now = now
         self._on_written = on_written
         self._place = place
+        self._settings_file = settings_file
         self._late = store if embedder is not None and "add_vectors" in store.capabilities else None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._is_checked = False
@@ -184,7 +187,14 @@ class Ingester:
         def find() -> tuple[Discovery, Sequence[FoundFile], Mapping[str, bool]]:
             names = FileNames(self._base.resolve(), known)
             where = names.resolve(paths)
-            found = discover(where, self._base, is_supported, follow_links=follow_links, gitignore=gitignore)
+            found = discover(
+                where,
+                self._base,
+                is_supported,
+                follow_links=follow_links,
+                gitignore=gitignore,
+                settings_file=self._settings_file,
+            )
             return found, names.apply(found), names.vanished(found)
 
         discovery, files, vanished = await self._pool.run(find)

@@ -1,6 +1,6 @@
-"""Code that nobody wrote by hand, or that is somebody else's: it would be found in place of what people look for.
+"""Files in folders that are not read: secrets, and code that would be found in place of what people look for.
 
-These rules hold for source code and structured text in folders. A file that is named itself is always read.
+A file that is named itself is always read.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ _VENDORED = frozenset({"third-party", "third_party", "vendor", "vendored", "vend
 _BUILT = frozenset({"dist"})
 _LOCKED = frozenset({"npm-shrinkwrap.json", "package-lock.json", "packages.lock.json", "pnpm-lock.yaml"})
 _MINIFIED = re.compile(r"[-.]min\.\w+$")
+_SETTINGS = "retrieval.toml"
+_SECRET = re.compile(
+    r"(?:(?:credentials?|secrets?|service[-_]account|client_secret\S*)(?:\.[\w-]+)?"
+    r"\.(?:cfg|conf|csv|ini|json|jsonc|properties|toml|txt|xml|ya?ml)|.*\.tfvars(?:\.json)?|htpasswd)"
+)
+_PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----(?:\\[nr]|\s)+[A-Za-z0-9+/=]{40}")
+_STRUCTURED = frozenset({"ini", "json", "toml", "xml", "yaml"})
 _GENERATED = re.compile(rb"@generated\b|\bdo not edit\b", re.IGNORECASE)
 _HEAD = 1_000
 
@@ -29,6 +36,12 @@ _HEAD = 1_000
 def is_package_folder(name: str) -> bool:
     """Return whether a folder of this name has nothing but the packages that a package manager installed."""
     return name in _PACKAGES
+
+
+def is_secret(path: PurePath) -> bool:
+    """Return whether a file of this name holds settings of this library, which may contain keys, or other secrets."""
+    name = path.name.lower()
+    return name == _SETTINGS or _SECRET.fullmatch(name) is not None
 
 
 def skip_by_name(below: PurePath) -> str | None:
@@ -55,11 +68,14 @@ def skip_by_content(path: Path) -> str | None:
     Raises:
         OSError: It can't be read.
     """
-    if language_of(path) is None:
+    language = language_of(path)
+    if language is None:
         return None
     if path.stat().st_size > MOST_BYTES:
         return "larger than 1 MB"
     content = path.read_bytes()
+    if language in _STRUCTURED and _PRIVATE_KEY.search(content):
+        return "secrets"
     if _GENERATED.search(content[:_HEAD]):
         return "generated"
     return "minified" if max(map(len, content.split(b"\n"))) >= LONGEST_LINE else None
