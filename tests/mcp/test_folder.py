@@ -89,7 +89,7 @@ def test_while_another_server_indexes_this_one_says_so(folder: Path) -> None:
 @pytest.mark.parametrize("place", ["missing", "~", "/"])
 def test_a_folder_that_is_none_of_documents_is_refused(place: str) -> None:
     """Nobody has their whole home read by mistake."""
-    with pytest.raises(ConfigurationError, match="no folder|more than a folder"):
+    with pytest.raises(ConfigurationError, match=r"no folder|more than a folder"):
         read_settings(folder=place)
 
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,8 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from mcp import Client
-from support.mcp_command import CLIENTS, Machine, serve
+from retrieval_core_mcp import __version__
+from support.mcp_command import CLIENTS, Machine, read_options, serve
 from support.processes import MCP
 
 if TYPE_CHECKING:
@@ -652,3 +654,20 @@ def test_where_a_variable_says(tmp_path: Path) -> None:
     (other / "opencode/opencode.jsonc").touch()
     assert CLIENTS["opencode"].config(machine) == other / "opencode/opencode.jsonc"
     assert CLIENTS["zed"].config(machine) == other / "zed/settings.json"
+
+
+def test_the_plugin_has_what_its_marketplace_says() -> None:
+    """The server with options that it takes, the skill under the name of its folder, and the package's version."""
+    root = Path(__file__).parents[2]
+    (listed,) = json.loads((root / ".claude-plugin/marketplace.json").read_text("utf-8"))["plugins"]
+    plugin = root / listed["source"]
+    manifest = json.loads((plugin / ".claude-plugin/plugin.json").read_text("utf-8"))
+    assert (manifest["name"], manifest["version"]) == (listed["name"], __version__)
+    (server,) = json.loads((plugin / ".mcp.json").read_text("utf-8"))["mcpServers"].values()
+    assert server["command"] == "retrieval-mcp"
+    assert read_options(server["args"]).watch
+    (skill,) = (plugin / "skills").iterdir()
+    head = (skill / "SKILL.md").read_text("utf-8").split("---\n")[1]
+    assert set(yaml.safe_load(head)) == {"name", "description"}
+    assert yaml.safe_load(head)["name"] == skill.name
+    assert len(yaml.safe_load(head)["description"]) <= 1024

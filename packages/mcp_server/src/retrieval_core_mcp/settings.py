@@ -208,11 +208,11 @@ def read_settings(
         index: The index file, in place of the configured one.
         config: A TOML file with the library's settings, or the name of a preset.
         environment: For instance ``os.environ``; ``None`` leaves the environment out. The library's settings are
-<<<<<<< HEAD
+    <<<<<<< HEAD
             ``RETRIEVAL_…`` as for the command line. The server's own are the fields of :class:`ServerSettings`, such as
-=======
+    =======
             ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__…``, such as
->>>>>>> 523c8d38 (Add one command that sets the server up in ten assistants, on a folder without an index)
+    >>>>>>> 523c8d38 (Add one command that sets the server up in ten assistants, on a folder without an index)
             ``RETRIEVAL_MCP__MAX_CHARACTERS``, and those of the service ``RETRIEVAL_MCP__HTTP__…``.
         http: Settings of the service, in place of those of the environment.
         given: Further settings of the server's own, likewise.

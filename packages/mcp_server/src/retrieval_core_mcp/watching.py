@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from retrieval_core.adapters.stores.first_run import make_folder
-from retrieval_core.cli.watching import follow_folders
+from retrieval_core.cli.watching import Changes, find_changed, follow_folders
 from retrieval_core.errors import IndexBusyError
+from retrieval_core.index.settings import base_folder
 from retrieval_core.run.file_lock import one_writer
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ async def follow(served: ServedIndex, changed: Callable[[], Awaitable[None]], *,
     place = Path(served.config.index)
     async with _turn(place.with_name(f"{place.name}-lock")):
         if only_once:
-            await _bring_in_step(served, roots)
+            await _bring_in_step(served, Changes(roots, None))
             await changed()
             return
+        is_in_step = True
         seen = follow_folders(roots, place, logger.warning, stop)
         try:
-            while (folders := await to_thread.run_sync(next, seen, None, abandon_on_cancel=True)) is not None:
-                await _bring_in_step(served, folders)
+            while (changes := await to_thread.run_sync(next, seen, None, abandon_on_cancel=True)) is not None:
+                is_in_step = await _bring_in_step(served, changes if is_in_step else changes._replace(paths=None))
                 await changed()
         finally:
             stop.set()
@@ -73,10 +75,17 @@ async def _turn(lock: Path) -> AsyncGenerator[None]:
         yield
 
 
-async def _bring_in_step(served: ServedIndex, folders: tuple[Path, ...]) -> None:
+async def _bring_in_step(served: ServedIndex, changes: Changes) -> bool:
+    """Index what has changed, and return whether that was possible."""
     try:
-        report = await (await served.index()).aingest(folders)
+        index = await served.index()
+        paths = await find_changed(changes, index.store, base_folder(Path(served.config.index)))
+        if not paths:
+            return True
+        report = await index.aingest(paths)
     except Exception:
         logger.exception("the folders could not be indexed")
+        return False
     else:
         logger.info("indexed: %d added, %d updated, %d removed", report.added, report.updated, report.removed)
+        return True

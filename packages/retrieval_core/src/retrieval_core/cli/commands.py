@@ -191,7 +191,7 @@ def _keep_up(
             raise click.UsageError(msg)
     told: IngestPathsResponse | None = None
     try:
-        for found in follow_folders(folders, place, warn):
+        for found, _ in follow_folders(folders, place, warn):
             try:
                 report = run(found)
             except RetrievalError as error:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retrieval_core.errors import MissingExtraError
+from retrieval_core.ingest.files import FileNames
 from retrieval_core.ingest.gitignore import FILE_NAME
 from retrieval_core.ingest.readers import is_supported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-PAUSE_MS = 200
+    from retrieval_core.ports import Store
+
+PAUSE_MS = 50
 """Changes without such a pause in between are one change, but for at most :data:`LONGEST_MS`."""
 LONGEST_MS = 2000
 IDLE_MS = 500
@@ -29,9 +33,50 @@ class _Place(NamedTuple):
     number: int
 
 
+class Changes(NamedTuple):
+    """What to look at again: some paths that changed, or whole folders if these are not known.
+
+    Attributes:
+        folders: Those that are there.
+        paths: Files and folders that were changed, added or deleted; ``None`` if anything may have changed.
+    """
+
+    folders: tuple[Path, ...]
+    paths: frozenset[Path] | None
+
+
+async def find_changed(changes: Changes, store: Store, base: Path) -> tuple[Path, ...]:
+    """Return what has to be indexed again: some files if nothing else can have changed, else the folders.
+
+    Only files that the index has are indexed by themselves: whether new ones count depends on what is around them.
+
+    Args:
+        base: The folder that locations of files are relative to.
+
+    Raises:
+        StoreError: The index can't be read.
+    """
+    if changes.paths is None:
+        return changes.folders
+    paths, known = changes.paths, await store.sources()
+
+    def find() -> tuple[Path, ...]:
+        names = FileNames(base.resolve(), known)
+        files: list[Path] = []
+        for path in paths:
+            is_indexed = bool(names.names_at(path, is_folder=False))
+            if is_indexed and path.is_file():
+                files.append(path)
+            elif path.exists() or is_indexed or names.names_at(path, is_folder=True):
+                return changes.folders
+        return tuple(files)
+
+    return await asyncio.to_thread(find)
+
+
 def follow_folders(
     folders: Sequence[Path], index: Path, warn: Callable[[str], None], stop: Event | None = None
-) -> Generator[tuple[Path, ...]]:
+) -> Generator[Changes]:
     """Yield the folders that are there, once at the start and again after each change that may matter to the index.
 
     The paths are followed, not the folders that were there at the start. If a folder is deleted and made again, renamed
@@ -64,6 +109,7 @@ def follow_folders(
         known |= dict.fromkeys(missing) | places
         roots = [place.real for place in places.values()]
         is_due = True  # nobody saw what changed before these folders were watched
+        paths: frozenset[Path] | None = None
         watched = watch(
             *roots,
             watch_filter=None,
@@ -81,10 +127,15 @@ def follow_folders(
                 known |= {folder: None for folder, place in places.items() if place.real in deleted}
                 if not deleted.isdisjoint(roots) or _places(folders, known) != places:
                     break
-                is_due |= any(matters(Path(name), change is Change.deleted, roots, index) for change, name in seen)
-                if is_due and places:
-                    is_due = False
-                    yield tuple(places)
+                changed = {
+                    Path(name) for change, name in seen if matters(Path(name), change is Change.deleted, roots, index)
+                }
+                if paths is not None:
+                    paths |= changed
+                if (is_due or changed) and places:
+                    changes = Changes(tuple(places), paths)
+                    is_due, paths = False, frozenset[Path]()
+                    yield changes
         except FileNotFoundError:  # a folder went missing just before it was watched
             stop.wait(IDLE_MS / 1000)
 
