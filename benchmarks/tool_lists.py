@@ -41,7 +41,7 @@ async def measured(command: str) -> str:
 def main() -> None:
     """Measure each command that was given."""
     for command in sys.argv[1:]:
-        print(asyncio.run(measured(command)))  # noqa: T201 - it is a program
+        print(asyncio.run(measured(command)))
 
 
 if __name__ == "__main__":
