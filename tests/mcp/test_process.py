@@ -46,7 +46,7 @@ def test_the_librarys_client_speaks_to_it(index_file: Path, config_file: Path) -
     async def conversation() -> None:
         parameters = StdioServerParameters(command=sys.executable, args=arguments)
         async with Client(stdio_client(parameters)) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools][:2] == ["search", "fetch"]
+            assert [tool.name for tool in (await client.list_tools()).tools][:2] == ["search", "grep"]
             answer: Any = await client.call_tool("search", {"query": "how far is the moon"})
             assert answer.structured_content["results"][0]["id"] == "moon.md#0"
 

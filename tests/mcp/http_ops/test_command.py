@@ -103,7 +103,7 @@ def test_the_librarys_client_speaks_to_mcp(
         async with httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=60) as http:
             streams = streamable_http_client(f"{url}/mcp", http_client=http)
             async with Client(streams, mode=mode) as client:
-                assert [tool.name for tool in (await client.list_tools()).tools][:2] == ["search", "fetch"]
+                assert [tool.name for tool in (await client.list_tools()).tools][:2] == ["search", "grep"]
                 found: Any = await client.call_tool("search", {"query": "all about it"})
                 theirs: Any = await client.call_tool("fetch", {"id": "c-b"})
                 assert theirs.is_error == (token == "own")
