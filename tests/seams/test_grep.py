@@ -37,6 +37,17 @@ def found(result: GrepResult) -> list[tuple[str, list[int]]]:
     return [(each.id, [line.number for line in each.lines if line.is_match]) for each in result.documents]
 
 
+def lines_of(index: Index, pattern: str, **arguments: Any) -> list[tuple[str, int]]:
+    """Return the document and number of each matching line, of all pages: a busy machine may need several."""
+    lines: list[tuple[str, int]] = []
+    cursor = None
+    while True:
+        page = index.grep(pattern, cursor=cursor, **arguments)
+        lines += [(name, number) for name, numbers in found(page) for number in numbers]
+        if (cursor := page.next_cursor) is None:
+            return lines
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Make a folder with files."""
@@ -81,7 +92,7 @@ def _config(store: str = "sqlite") -> RetrievalConfig:
 def test_lines_are_those_of_the_file(
     index: Index, pattern: str, arguments: dict[str, Any], expected: list[tuple[str, list[int]]]
 ) -> None:
-    assert found(index.grep(pattern, **arguments)) == expected
+    assert lines_of(index, pattern, **arguments) == [(name, number) for name, numbers in expected for number in numbers]
 
 
 def test_context_files_counts_and_pages(index: Index) -> None:
@@ -98,13 +109,11 @@ def test_context_files_counts_and_pages(index: Index) -> None:
         ("docs/guide.md", 2),
         ("notes.txt", 3),
     ]
-    pages, cursor = [], None
-    while True:
-        page = index.grep("max", limit=2, cursor=cursor)
-        pages += [(name, number) for name, numbers in found(page) for number in numbers]
-        if (cursor := page.next_cursor) is None:
-            break
-    assert pages == [("docs/guide.md", 4), ("docs/guide.md", 8), *(("notes.txt", number) for number in (1, 2, 3))]
+    assert lines_of(index, "max", limit=2) == [
+        ("docs/guide.md", 4),
+        ("docs/guide.md", 8),
+        *(("notes.txt", number) for number in (1, 2, 3)),
+    ]
 
 
 def test_a_long_line_is_cut_around_its_match(index: Index) -> None:
@@ -209,13 +218,12 @@ def test_random_patterns_match_what_python_matches(lines_index: Index, pattern: 
     except re.error:
         return
     try:
-        result = lines_index.grep(pattern, ignore_case=ignore_case, limit=1000)
+        lines = lines_of(lines_index, pattern, ignore_case=ignore_case, limit=1000)
     except InvalidParameterError:
         assert "(?P<name>" in pattern  # twice, in alternatives that Python takes for one
         return
-    assert not result.timed_out
     wanted = [(at - at % 6, at % 6 + 1) for at, line in enumerate(LINES) if expected.search(line)]
-    assert [(int(name), number) for name, numbers in found(result) for number in numbers] == wanted
+    assert [(int(name), number) for name, number in lines] == wanted
 
 
 def test_patterns_that_explode_elsewhere_are_answered() -> None:
@@ -224,12 +232,11 @@ def test_patterns_that_explode_elsewhere_are_answered() -> None:
         index.add(Chunk(f"{at}#0", str(at), text) for at, (_, text) in enumerate(REDOS))
         for at, (pattern, text) in enumerate(REDOS):
             try:
-                result = index.grep(pattern, filters={"document_id": str(at)})
+                lines = lines_of(index, pattern, filters={"document_id": str(at)})
             except InvalidParameterError:
                 refused.append(pattern)
             else:
-                assert not result.timed_out, pattern
-                assert not text.isalpha() or not result.documents, pattern
+                assert not lines or not text.isalpha(), pattern
     assert all("{" in pattern for pattern in refused), refused
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON, Chunk, Document
     from retrieval_core.types.filters import Filter
 
-SECONDS = 1.0
-"""How long one call searches."""
+SECONDS = 0.8
+"""How long one call searches, so that it ends within a second."""
 MOST_LINES = 1_000
 """Matching lines, or documents, of a page."""
 MOST_CONTEXT = 20
