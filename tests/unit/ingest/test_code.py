@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest.definitions import LANGUAGES, find_definitions
@@ -197,3 +199,65 @@ def test_broken_code_is_cut_like_any_other() -> None:
     """Nothing of it is lost."""
     chunks = split("def f(:\n  ((\nclass {{\n" + PYTHON, 16, "python")
     assert "".join("".join(chunk.text.split()) for chunk in chunks) == "".join(("def f(:((class {{" + PYTHON).split())
+
+
+def test_comments_and_closing_brackets_are_not_cut_off() -> None:
+    """A long comment is cut between its paragraphs; the line that opens a class goes with the first thing in it."""
+    body = "\n".join(f"    call{number}(a);" for number in range(20))
+    comment = f"  /**\n   * {'one ' * 9}\n   *\n   * {'two ' * 9}\n   */"
+    code = f"""class A {{
+{comment}
+  void first() {{
+{body}
+    // Explains the
+    /* next
+       statement. */
+    last();
+  }}
+  X field = new X() {{
+    void inner() {{
+{body}
+    }}
+  }};
+
+  void second() {{
+{body}
+  }}
+}}
+"""
+    chunks = [chunk.text.strip() for chunk in split(code, 18)]
+    assert chunks[0] == f"class A {{\n  /**\n   * {'one ' * 9}".strip()
+    assert chunks[1].split("\n")[0] == "*"
+    assert "void first()" in chunks[1]
+    assert not any(chunk.startswith(("}", "*/", "last")) or chunk.endswith("*/") for chunk in chunks)
+
+
+CODE_LINES = [
+    "def f():",
+    "class A {",
+    "}",
+    "};",
+    "x = 1",
+    "# a",
+    "// b",
+    "/*",
+    " * c",
+    "*",
+    "*/",
+    "@d",
+    '"""',
+    "end",
+    "",
+]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from(CODE_LINES)), max_size=30),
+    st.sampled_from(["python", "java", "c", "unknown"]),
+    st.integers(16, 40),
+)
+def test_no_line_of_code_is_lost(lines: list[tuple[int, str]], language: str, most: int) -> None:
+    """Every character that is no white space is in exactly one chunk, however broken the code is."""
+    text = "\n".join("  " * depth + line for depth, line in lines)
+    chunks = split(text, most, language) if text.strip() else ()
+    assert "".join("".join(chunk.text.split()) for chunk in chunks) == "".join(text.split())

@@ -47,7 +47,7 @@ class IndexedAnswer(ToolAnswer):
     notes: Annotated[list[FileWarning], Shrink(), Field(description="Warnings, such as a guessed encoding")]
     empty: int = Field(0, description="Empty files")
     skipped_types: dict[str, int] = Field({}, description="Skipped files, by suffix")
-    skipped: dict[str, int] = Field({}, description="Skipped code files, by reason")
+    skipped: dict[str, int] = Field({}, description="Skipped files, by reason")
     _counts: tuple[int, int] = PrivateAttr()
 
     @classmethod
@@ -87,7 +87,7 @@ class IndexedAnswer(ToolAnswer):
             lines.append(f"Skipped, because files of these types can't be read: {in_one_line(each, 300)}.")
         if self.skipped:
             each = ", ".join(f"{count:,} {reason}" for reason, count in self.skipped.items())
-            lines.append(f"Skipped code files: {each}.")
+            lines.append(f"Skipped files: {each}.")
         failed, notes = self._counts
         if failed:
             lines.append(f"{failed:,} could not be read:")

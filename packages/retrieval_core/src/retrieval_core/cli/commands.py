@@ -242,8 +242,9 @@ def _warnings(report: IngestPathsResponse) -> Iterator[str]:
         yield _skipped_files(report.skipped_types)
     if report.skipped:
         counts = ", ".join(f"{number:,} {reason}" for reason, number in report.skipped.items())
-        total = count(sum(report.skipped.values()), "code file")
-        yield f"{total} skipped: {counts}. To index: --no-ignore, or name the file."
+        total = count(sum(report.skipped.values()), "file")
+        remedy = "name the file" if set(report.skipped) == {"secrets"} else "--no-ignore, or name the file"
+        yield f"{total} skipped: {counts}. To index: {remedy}."
     files: dict[str, list[str]] = {}
     for note in report.notes:
         files.setdefault(note.message, []).append(note.path)

@@ -19,6 +19,11 @@ _CONTINUES = re.compile(r"[)\]}>{]|</|(?:begin|do|done|elif|else|end|ensure|esac
 """How a line begins that belongs to the lines above it, whatever its indentation."""
 _LEADS = re.compile(r"[#/*@;%\[\"'-]|<!--")
 """How a line begins that belongs to the lines below it: a comment, a decorator or an attribute."""
+_COMMENT = re.compile(r"(?:#|--|//+|%+|;+)(?:[\s!]|$)|/\*|<!--")
+"""How a comment begins that has its line to itself."""
+_COMMENT_ENDS = ("*/", "-->")
+_COMMENT_GAP = re.compile(r"\*|///?|//!|#+|--|;+|%+")
+"""A line between the paragraphs of a comment."""
 _CLOSES = re.compile(r"[)\]};,]*|end")
 _LONGEST_NAME = 80
 _DEEPEST = 12
@@ -61,6 +66,13 @@ class _Lines:
         start = self.starts[first]
         return Span(start, start + len(self.text[start : self.starts[last]].rstrip()))
 
+    def paragraphs(self, first: int, last: int) -> Iterator[Span]:
+        """Yield lines as ranges that begin where a comment has a line without words."""
+        gaps = (line for line in range(first + 1, last) if _COMMENT_GAP.fullmatch(self.words[line]))
+        for start, end in pairwise((first, *gaps, last)):
+            if (span := self.span(start, end)) is not None:
+                yield span
+
     def items(self, first: int, last: int) -> Iterator[_Item]:
         """Yield the items of some lines; blank lines are between them."""
         used = [line for line in range(first, last) if self.words[line]]
@@ -102,7 +114,7 @@ def code_tree(text: str, language: str | None, fits: Callable[[Span], bool]) -> 
     found = find_definitions(text, language) or [
         Definition(name, item.first, item.last)
         for item in _with_leads(lines, list(lines.items(0, lines.count)))
-        if item.head is not None and (name := _name(lines.words[item.head]))
+        if item.head is not None and not _is_comment(lines, item) and (name := _name(lines.words[item.head]))
     ]
     _grow(root, lines, (0, lines.count), found, fits)
     return root
@@ -114,19 +126,19 @@ def _grow(
     """Add definitions to a section, and the lines between them."""
     between, last = within
     for definition in found:
-        first = definition.first
-        while first > between and _LEADS.match(lines.words[first - 1]):
-            first -= 1
+        first = _lead(lines, between, definition.first)
         if first < between:  # it begins on the line on which the last one ends
             continue
         _add_lines(node, lines, between, first, fits)
         between = min(definition.last, last)
-        while between < last and definition is found[-1] and _CLOSES.fullmatch(lines.words[between]):
+        while between < last and _CLOSES.fullmatch(lines.words[between]):
             between += 1
         section = SectionNode(node.level + 1, (*node.path, definition.name))
         span = lines.span(first, between)
         if definition.inner and span is not None and not fits(span):
             _grow(section, lines, (first, between), definition.inner, fits)
+            if section.children and _is_opener(lines, first, section.blocks):
+                section.blocks = [Block("heading", block.span) for block in section.blocks]
         else:
             section.blocks = _blocks(lines, first, between, fits)
         node.children.append(section)
@@ -142,13 +154,43 @@ def _add_lines(node: SectionNode, lines: _Lines, first: int, last: int, fits: Ca
         node.blocks += blocks
 
 
+def _lead(lines: _Lines, least: int, first: int) -> int:
+    """Return the first line of the comments and decorators that are directly above a definition."""
+    while first > least:
+        above = first - 1
+        if lines.words[above].endswith("*/"):
+            start = next((line for line in range(above, least - 1, -1) if "/*" in lines.words[line]), above)
+            above = start if lines.words[start].startswith("/*") else above
+        if not _LEADS.match(lines.words[above]):
+            break
+        first = above
+    return first
+
+
+def _is_opener(lines: _Lines, first: int, blocks: Sequence[Block]) -> bool:
+    """Return whether blocks are only the lines that open a definition: they say nothing without what follows."""
+    if len(blocks) != 1 or _COMMENT.match(lines.words[first]):
+        return False
+    last = first + lines.text.count("\n", lines.starts[first], blocks[0].span.end) + 1
+    return all(item.head is None for item in lines.items(first, last))
+
+
+def _is_comment(lines: _Lines, item: _Item) -> bool:
+    start, end = lines.words[item.first], lines.words[item.last - 1]
+    if start.startswith(("/*", "<!--")):
+        return end.endswith(_COMMENT_ENDS)
+    return item.head is None and _COMMENT.match(start) is not None
+
+
 def _with_leads(lines: _Lines, items: Sequence[_Item]) -> list[_Item]:
-    """Return items with the comments and decorators that are directly above those that have lines below them."""
+    """Return items with the comments directly above them, and those that have lines below them with decorators."""
     joined: list[_Item] = []
     for item in items:
         first = item.first
-        while item.head is not None and joined and joined[-1].last == first and joined[-1].head is None:
-            if not _LEADS.match(lines.words[joined[-1].first]):
+        while joined and joined[-1].last == first:
+            above = joined[-1]
+            is_decorator = item.head is not None and above.head is None and _LEADS.match(lines.words[above.first])
+            if not is_decorator and not _is_comment(lines, above):
                 break
             first = joined.pop().first
         joined.append(_Item(first, item.last, item.head))
@@ -178,13 +220,16 @@ def _blocks(lines: _Lines, first: int, last: int, fits: Callable[[Span], bool], 
             continue
         if item.first > previous:
             close()
-        if item.head is not None and not fits(span):
+        if fits(span):
+            run.append(span)
+        elif item.head is None or _is_comment(lines, item):
+            close()
+            blocks += (Block("code", part) for part in lines.paragraphs(item.first, item.last))
+        else:
             close()
             body = item.head + 1
             blocks += _blocks(lines, item.first, body, fits, depth + 1)
             blocks += _blocks(lines, body, item.last, fits, depth + 1)
-        else:
-            run.append(span)
         previous = item.last
     close()
     return blocks

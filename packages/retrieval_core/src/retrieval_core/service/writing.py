@@ -84,7 +84,7 @@ class IngestResponse(ServiceModel):
     ]
     skipped: Annotated[
         dict[str, int],
-        Field(default_factory=dict, description="Number of code files skipped by reason, such as `generated`"),
+        Field(default_factory=dict, description="Number of files skipped by reason, such as `generated` or `secrets`"),
     ]
 
     @classmethod
