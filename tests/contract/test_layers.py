@@ -63,6 +63,7 @@ VENDORS = {
     "ir_measures": "evaluate",
     "pypdfium2": "ingest",
     "docx": "ingest",
+    "openpyxl": "ingest",
     "pptx": "ingest",
     "html_to_markdown": "ingest",
     "mammoth": "ingest",

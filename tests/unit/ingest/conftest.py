@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-NEEDED = ("docx", "html_to_markdown", "mammoth", "pptx", "pypdf", "pypdfium2", "reportlab")
+NEEDED = ("docx", "html_to_markdown", "mammoth", "openpyxl", "pptx", "pypdf", "pypdfium2", "reportlab")
 
 collect_ignore = (
     ["test_bombs.py", "test_long_office_files.py", "test_readers_documents.py", "test_readers_pdf.py"]

@@ -1,24 +1,28 @@
-"""HTML, DOCX, PPTX and EPUB."""
+"""HTML, DOCX, PPTX, EPUB and XLSX."""
 
 from __future__ import annotations
 
 import sys
 from base64 import b64decode
+from datetime import date
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 from docx import Document as WordDocument
+from openpyxl import Workbook
 from pptx import Presentation
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
 from retrieval_core.errors import MissingExtraError, UnreadableFileError
+from retrieval_core.ingest.isolated import read_isolated
 from retrieval_core.ingest.readers import read_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from retrieval_core.ingest.readers.base import ParsedDocument
@@ -229,10 +233,49 @@ def test_a_broken_epub_is_reported(tmp_path: Path, broken: dict[str, str]) -> No
     assert reason(zipped(tmp_path / "a.epub", members)) == "it is no EPUB, or is damaged"
 
 
-@pytest.mark.parametrize("suffix", [".docx", ".pptx", ".epub"])
+def workbook(path: Path, **sheets: Sequence[Sequence[object]]) -> Path:
+    book: Any = Workbook()
+    book.remove(book.active)
+    for name, rows in (sheets or {"Tides": [["Place", "Metres"], ["Brest", 3]]}).items():
+        sheet = book.create_sheet(name.replace("_", " "))
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+def test_sheets_are_sections_and_pages(tmp_path: Path) -> None:
+    """Values as people read them, without blank rows and columns; a long table has its header again and again."""
+    prices = [["Item", None, "Since", "Sold"], [], ["a|b", 1.50, date(2026, 1, 2), True]]
+    long = [["Number", "Word"], *([number, "word"] for number in range(100))]
+    document = read(workbook(tmp_path / "a.xlsx", Prices=prices, Empty=[], Long_one=long))
+    assert document.text.startswith(
+        "# Prices\n\n| Item |  | Since | Sold |\n| --- | --- | --- | --- |\n| a\\|b | 1.5 | 2026-01-02 | true |\n\n"
+    )
+    assert document.text.count("| Number | Word |") == 2
+    assert all(f"\n| {number} | word |" in document.text for number in range(100))
+    assert [(page.number, document.text[page.span.start :][:5]) for page in document.pages] == [
+        (1, "# Pri"),
+        (3, "# Lon"),
+    ]
+
+
+def test_a_sheet_with_a_text_column_is_read_like_a_csv_file(tmp_path: Path) -> None:
+    """Its rows are known by their numbers in the sheet."""
+    rows: list[list[object]] = [["Name", "Text", "Code", "Price"], ["A", "one", "007", 1.5], [], ["B", "two", "008", 2]]
+    path = workbook(tmp_path / "a.xlsx", Data=rows, Empty=[])
+    assert [(each.row, each.title, each.text, each.metadata) for each in read_file(path)] == [
+        (2, "A", "one", {"Name": "A", "Code": "007", "Price": 1.5}),
+        (4, "B", "two", {"Name": "B", "Code": "008", "Price": 2}),
+    ]
+    assert list(read_isolated(path)) == list(read_file(path))
+    assert read(workbook(tmp_path / "b.xlsx", Data=rows, More=rows)).text.startswith("# Data\n\n| Name | Text |")
+
+
+@pytest.mark.parametrize("suffix", [".docx", ".pptx", ".epub", ".xlsx"])
 def test_damaged_archives_are_reported(tmp_path: Path, suffix: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Truncated, of another format, encrypted: each has its reason, and nothing is printed."""
-    make = {".docx": word, ".pptx": presentation, ".epub": book}[suffix]
+    make = {".docx": word, ".pptx": presentation, ".epub": book, ".xlsx": workbook}[suffix]
     content = make(tmp_path / f"whole{suffix}").read_bytes()
     cut = tmp_path / f"cut{suffix}"
     cut.write_bytes(content[: len(content) // 2])
@@ -248,7 +291,7 @@ def test_damaged_archives_are_reported(tmp_path: Path, suffix: str, capfd: pytes
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("suffix", [".docx", ".pptx", ".epub"])
+@pytest.mark.parametrize("suffix", [".docx", ".pptx", ".epub", ".xlsx"])
 def test_archives_that_unpack_to_too_much_are_refused(tmp_path: Path, suffix: str) -> None:
     """A file of a few kilobytes holds no two megabytes of markup."""
     bomb = zipped(tmp_path / f"bomb{suffix}", {**BOOK, "OEBPS/text/one.xhtml": "<" + " " * 3_000_000})
@@ -263,6 +306,7 @@ ENTITIES = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]
     [
         (".docx", "word/document.xml", "declares entities"),
         (".pptx", "ppt/presentation.xml", "declares entities"),
+        (".xlsx", "xl/workbook.xml", "declares entities"),
         (".epub", "OEBPS/book.opf", "it is no EPUB, or is damaged"),
     ],
 )
@@ -279,7 +323,13 @@ def test_entities_are_never_expanded(tmp_path: Path, suffix: str, part: str, exp
 
 @pytest.mark.parametrize(
     ("suffix", "module"),
-    [(".html", "html_to_markdown"), (".docx", "mammoth"), (".pptx", "pptx"), (".epub", "html_to_markdown")],
+    [
+        (".html", "html_to_markdown"),
+        (".docx", "mammoth"),
+        (".pptx", "pptx"),
+        (".epub", "html_to_markdown"),
+        (".xlsx", "openpyxl"),
+    ],
 )
 def test_missing_extra(tmp_path: Path, suffix: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each format names itself and the command that installs what it needs."""
@@ -287,7 +337,7 @@ def test_missing_extra(tmp_path: Path, suffix: str, module: str, monkeypatch: py
     if suffix == ".html":
         path.write_text(HTML)
     else:
-        {".docx": word, ".pptx": presentation, ".epub": book}[suffix](path)
+        {".docx": word, ".pptx": presentation, ".epub": book, ".xlsx": workbook}[suffix](path)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"Reading {suffix[1:].upper()} files .*\[documents\]"):
         read(path)

@@ -159,7 +159,7 @@ def test_importing_the_readers_loads_no_parser() -> None:
     """A vendor's library is loaded when a file of its format is read, not before."""
     code = (
         "import sys, retrieval_core.ingest.readers, retrieval_core.ingest.split;"
-        "print([n for n in ('pypdfium2','mammoth','html_to_markdown','pptx','lxml','yaml','chardet',"
+        "print([n for n in ('pypdfium2','mammoth','html_to_markdown','openpyxl','pptx','lxml','yaml','chardet',"
         "'markdown_it') if n in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

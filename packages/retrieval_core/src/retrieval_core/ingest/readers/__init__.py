@@ -32,6 +32,7 @@ _READERS = {
     ".docx": ("office", "read_docx"),
     ".pptx": ("office", "read_pptx"),
     ".epub": ("office", "read_epub"),
+    **dict.fromkeys((".xlsx", ".xlsm"), ("spreadsheet", "read_xlsx")),
     ".ipynb": ("code", "read_notebook"),
     **dict.fromkeys(SUFFIXES, ("code", "read_code")),
 }

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from math import isfinite
 from statistics import median
@@ -24,7 +25,7 @@ from retrieval_core.ingest.readers.base import (
 from retrieval_core.ingest.report import ColumnNote, FileNote
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from retrieval_core.ingest.readers.base import ReadOptions
@@ -332,7 +333,13 @@ def read_csv(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
 
     The file is read twice, a row at a time: the types of columns and the uniqueness of keys need all rows.
     """
-    table = _Table(path, options)
+    encoding = detect_encoding(path, options)
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else _find_delimiter(path, encoding)
+    yield from read_table(Table(path, partial(_csv_lines, path, encoding, delimiter), delimiter), options)
+
+
+def read_table(table: Table, options: ReadOptions) -> Iterator[ParsedDocument]:
+    """Yield the rows of a table as documents."""
     types, layout = _survey_table(table, options)
     for number, cells in table.rows():
         row = {name: convert(cell, types.get(name, "text")) for name, cell in cells.items()}
@@ -341,14 +348,14 @@ def read_csv(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
             yield document
 
 
-def _survey_table(table: _Table, options: ReadOptions) -> tuple[dict[str, ColumnType], Layout]:
+def _survey_table(table: Table, options: ReadOptions) -> tuple[dict[str, ColumnType], Layout]:
     guesses: dict[str, TypeGuess] = {}
     key = UniqueKey()
     sample: list[dict[str, str]] = []
     for number, row in table.rows():
         for name, cell in row.items():
             if name not in guesses:
-                guesses[name] = TypeGuess(decimal_comma=table.delimiter != ",")
+                guesses[name] = TypeGuess(decimal_comma=table.delimiter not in {",", None})
             guesses[name].see(cell, number)
         key.see(row)
         if number <= SAMPLE_ROWS:
@@ -368,17 +375,33 @@ def _survey_table(table: _Table, options: ReadOptions) -> tuple[dict[str, Column
     return types, Layout(text, title, key.column, options.columns)
 
 
-class _Table:
-    """A file of rows, opened anew each time that it is read."""
+class Table:
+    """Rows below a header, read anew each time.
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
+    Args:
+        path: The file.
+        lines: Returns the cells of each row that is not blank, with its number in the file; the first is the header.
+        delimiter: Separates the cells in the file; ``None`` if it has no delimiters. Its rows are then known by their
+            numbers in the file.
+
+    Raises:
+        UnreadableFileError: It has no header.
+    """
+
+    def __init__(
+        self, path: Path, lines: Callable[[], Iterator[tuple[int, list[str]]]], delimiter: str | None = None
+    ) -> None:
         self.path = path
-        self._encoding = detect_encoding(path, options)
-        self.delimiter = "\t" if path.suffix.lower() == ".tsv" else self._find_delimiter()
+        self.delimiter = delimiter
+        self._lines = lines
         self._header = self._find_header()
         self._names = _ColumnNames(self._header)
         self._longer = 0
         self._first_longer = (0, 0)
+
+    def names_text(self, options: ReadOptions) -> bool:
+        """Return whether the header has a usual name of a text column, or the one of the options."""
+        return options.text_column in self._header or _well_known(TEXT_COLUMNS, self._header) is not None
 
     def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield the rows below the header with their numbers, from 1, as cells by the names of their columns.
@@ -392,7 +415,8 @@ class _Table:
         next(lines)
         self._longer = 0
         width = len(self._header)
-        for number, (line, cells) in enumerate(lines, start=1):
+        for position, (line, cells) in enumerate(lines, start=1):
+            number = line if self.delimiter is None else position
             row = {
                 self._names[at]: clean(cell)
                 for at, cell in enumerate([*cells, *[""] * (width - len(cells))])
@@ -421,33 +445,16 @@ class _Table:
             line, cells = self._first_longer
             count = "1 row has" if self._longer == 1 else f"{self._longer:,} rows have"
             extra = [self._names[at] for at in range(width, cells) if self._names[at] in present]
+            place = "row" if self.delimiter is None else "line"
+            advice = f"; put text that contains {self.delimiter!r} in quotation marks" if self.delimiter else ""
             self._note(
-                f"{count} more cells than the header: line {line} has {cells} instead of {width}. The other cells are "
-                f"in {_listed(extra)}; put text that contains {self.delimiter!r} in quotation marks",
+                f"{count} more cells than the header: {place} {line} has {cells} instead of {width}. The other cells "
+                f"are in {_listed(extra)}{advice}",
                 options,
             )
 
     def _note(self, message: str, options: ReadOptions) -> None:
         options.on_note(FileNote(str(self.path), message))
-
-    def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        with self.path.open(encoding=self._encoding, errors="replace", newline="") as file:
-            try:
-                yield from parse_rows(file, self.delimiter)
-            except RowError as exc:
-                raise unreadable(self.path, f"{exc} (is a quotation mark left open?)") from exc
-
-    def _find_delimiter(self) -> str:
-        """Return the delimiter that gives the first rows the most columns, preferring one that gives all as many."""
-
-        def quality(delimiter: str) -> tuple[bool, int]:
-            widths: list[int] = []
-            with self.path.open(encoding=self._encoding, errors="replace", newline="") as file, suppress(RowError):
-                for _, cells in parse_rows(islice(file, _PROBE_LINES), delimiter):
-                    widths.append(len(cells))
-            return len(set(widths)) == 1 and widths[0] > 1, widths[0] if widths else 0
-
-        return max(_DELIMITERS, key=quality)
 
     def _find_header(self) -> list[str]:
         _, cells = next(self._lines(), (0, list[str]()))
@@ -460,6 +467,27 @@ class _Table:
             if guess.type != "text" and not _YEAR.fullmatch(name):
                 raise unreadable(self.path, f"its first row names no columns: {name!r} is a value")
         return names
+
+
+def _csv_lines(path: Path, encoding: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    with path.open(encoding=encoding, errors="replace", newline="") as file:
+        try:
+            yield from parse_rows(file, delimiter)
+        except RowError as exc:
+            raise unreadable(path, f"{exc} (is a quotation mark left open?)") from exc
+
+
+def _find_delimiter(path: Path, encoding: str) -> str:
+    """Return the delimiter that gives the first rows the most columns, preferring one that gives all as many."""
+
+    def quality(delimiter: str) -> tuple[bool, int]:
+        widths: list[int] = []
+        with path.open(encoding=encoding, errors="replace", newline="") as file, suppress(RowError):
+            for _, cells in parse_rows(islice(file, _PROBE_LINES), delimiter):
+                widths.append(len(cells))
+        return len(set(widths)) == 1 and widths[0] > 1, widths[0] if widths else 0
+
+    return max(_DELIMITERS, key=quality)
 
 
 class _ColumnNames:
