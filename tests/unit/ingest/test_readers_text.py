@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from retrieval_core.errors import UnreadableFileError
 from retrieval_core.ingest.readers import read_file, supported_suffixes
 from retrieval_core.ingest.readers.markup import split_front_matter
+from retrieval_core.text.markdown import titled_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +101,7 @@ def test_utf8_cut_in_the_middle_of_a_character_stays_utf8(tmp_path: Path) -> Non
 
 def test_line_ends_nul_and_surrogates_are_cleaned(tmp_path: Path) -> None:
     """A store never sees carriage returns, NUL or half a surrogate pair."""
-    document = read_bytes(tmp_path, "a.rst", "a\r\nb\rc\0\ud83d\ude00\ud800".encode("utf-16", "surrogatepass"))
+    document = read_bytes(tmp_path, "a.txt", "a\r\nb\rc\0\ud83d\ude00\ud800".encode("utf-16", "surrogatepass"))
     assert document.text == "a\nb\nc😀�"
     assert document.markup == "plain"
     assert document.title is None
@@ -163,3 +164,17 @@ def test_importing_the_readers_loads_no_parser() -> None:
         "'markdown_it') if n in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_titles_of_restructuredtext_and_asciidoc_are_sections(tmp_path: Path) -> None:
+    """Marks have levels in the order in which they occur; tables, and rules that are too short, are no titles."""
+    rst = "=====\nGuide\n=====\n\nIntro\n\nSet up\n------\nRun it.\n\nMore\n~~~~\n\n"
+    rst += "A  B\n== ==\n\n== ==\nA  B\n== ==\n\nToo long\n===\n\nEnd\n---\n"
+    blocks = titled_blocks(rst)
+    titles = [(block.level, block.title) for block in blocks if block.kind == "heading"]
+    assert titles == [(1, "Guide"), (2, "Set up"), (3, "More"), (2, "End")]
+    assert "".join("".join(rst[each.span.start : each.span.end].split()) for each in blocks) == "".join(rst.split())
+    (tmp_path / "a.adoc").write_text("= Guide\n\nIntro\n\n== Set up\nRun it.\n")
+    (document,) = read_file(tmp_path / "a.adoc")
+    assert document.title == "Guide"
+    assert [block.title for block in titled_blocks(document.text)] == ["Guide", "", "Set up", ""]

@@ -74,7 +74,7 @@ def split(
     return split_document(parsed, document, sizes, count)
 
 
-MARKUPS: st.SearchStrategy[Markup] = st.sampled_from(["markdown", "plain", "code"])
+MARKUPS: st.SearchStrategy[Markup] = st.sampled_from(["markdown", "plain", "titled", "code"])
 COUNTERS: st.SearchStrategy[Callable[[str], int]] = st.sampled_from([count_words, count_bytes])
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.ingest.readers.base import page_span
-from retrieval_core.text.markdown import Block, parse_markdown, plain_blocks
+from retrieval_core.text.markdown import Block, parse_markdown, plain_blocks, titled_blocks
 from retrieval_core.text.sentences import LIST_ITEM, sentence_ends, trim
 from retrieval_core.types import Chunk, Section, Span
 
@@ -56,6 +56,13 @@ _LEVELS: dict[BlockKind, tuple[Level, ...]] = {
     "list": (_item_starts, sentence_ends, _line_ends),
     "table": (_line_ends,),
     "code": (_line_ends,),
+}
+
+
+_BLOCKS: dict[str, Callable[[str], tuple[Block, ...]]] = {
+    "markdown": parse_markdown,
+    "plain": plain_blocks,
+    "titled": titled_blocks,
 }
 
 
@@ -404,7 +411,7 @@ def split_document(
         longest = allowance(()) * 7 // 8  # the names of definitions above it need some room
         tree = code_tree(text, parsed.language, lambda span: measure(span) <= longest)
     else:
-        tree = section_tree(parse_markdown(text) if parsed.markup == "markdown" else plain_blocks(text))
+        tree = section_tree(_BLOCKS[parsed.markup](text))
     drafts = Packer(text, measure, allowance, sizes.min_tokens).pack(tree)
     spans = [draft.span for draft in drafts]
     sections = _sections(document.id, tree, parsed.pages, spans)

@@ -72,6 +72,47 @@ class Block:
     parts: tuple[Span, ...] = ()
 
 
+_MARK = r"""[=\-~^"'`#*+.:_]"""
+_TITLE = re.compile(
+    rf"(?:(?P<over>{_MARK})(?P=over)*\n)?(?P<words>[^\n]+)\n(?P<under>{_MARK})(?P=under)*[ \t]*(?=\n|\Z)"
+    r"|(?P<marks>={1,6})[ \t]+(?P<after>[^\n]*\w[^\n]*)(?=\n|\Z)"
+)
+
+
+def titled_blocks(text: str) -> tuple[Block, ...]:
+    """Return the titles and paragraphs of reStructuredText or AsciiDoc in order.
+
+    A title is a line with a line of one punctuation mark below it that is as long, or one that begins with ``==``. The
+    marks have the levels in which they first occur.
+    """
+    blocks: list[Block] = []
+    levels: dict[tuple[str | None, str], int] = {}
+    for block in plain_blocks(text):
+        found = _TITLE.match(text, block.span.start, block.span.end)
+        if found is None or (found["words"] and not _is_title(found)):
+            blocks.append(block)
+            continue
+        if found["marks"]:
+            level = len(found["marks"])
+        else:
+            level = levels.setdefault((found["over"], found["under"]), len(levels) + 1)
+        title = found["words"] or found["after"].rstrip().removesuffix(f" {found['marks']}")
+        blocks.append(Block("heading", Span(found.start(), found.end()), min(level, 6), " ".join(title.split())))
+        blocks += (
+            Block("paragraph", Span(each.span.start + found.end(), each.span.end + found.end()))
+            for each in plain_blocks(text[found.end() : block.span.end])
+        )
+    return tuple(blocks)
+
+
+def _is_title(found: re.Match[str]) -> bool:
+    """Return whether a line is as long as the one below it, and the line above it is equal to that."""
+    first, *middle, last = found[0].rstrip().split("\n")
+    if found["over"]:
+        return first == last and len(middle[0].rstrip()) <= len(last)
+    return not first[0].isspace() and len(first.rstrip()) <= len(last) and any(map(str.isalnum, first))
+
+
 def plain_blocks(text: str) -> tuple[Block, ...]:
     """Return the paragraphs of a plain text in order; every character outside them is white space."""
     return tuple(

@@ -24,7 +24,8 @@ __all__ = ["ReadOptions", "is_supported", "read_file", "supported_suffixes"]
 
 _READERS = {
     **dict.fromkeys((".md", ".markdown", ".mdx"), ("markup", "read_markdown")),
-    **dict.fromkeys((".txt", ".text", ".rst", ".adoc", ".org", ".log"), ("markup", "read_plain")),
+    **dict.fromkeys((".txt", ".text", ".org", ".log"), ("markup", "read_plain")),
+    **dict.fromkeys((".rst", ".adoc"), ("markup", "read_titled")),
     **dict.fromkeys((".csv", ".tsv"), ("rows", "read_csv")),
     **dict.fromkeys((".jsonl", ".ndjson"), ("rows", "read_json_lines")),
     **dict.fromkeys((".html", ".htm", ".xhtml"), ("markup", "read_html")),

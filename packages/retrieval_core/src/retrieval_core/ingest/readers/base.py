@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import Span
 
 
-Markup: TypeAlias = Literal["markdown", "plain", "code"]
+Markup: TypeAlias = Literal["markdown", "plain", "titled", "code"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,9 @@ class ParsedDocument:
 
     Attributes:
         text: What all spans point into: Markdown where the file has structure, otherwise plain text.
-        markup: Whether ``#``, fences and pipes in the text are structure or just characters; ``"code"`` for source code
-            and structured text, whose structure is their indentation and their definitions.
+        markup: Whether ``#``, fences and pipes in the text are structure or just characters; ``"titled"`` for
+            reStructuredText and AsciiDoc; ``"code"`` for source code and structured text, whose structure is their
+            indentation and their definitions.
         title: From the file's own metadata or first heading; ``None`` where there is neither.
         pages: In order and without overlaps; empty for formats without pages.
         metadata: Fields of the document itself: the other columns of a row, a Markdown file's front matter.

@@ -21,7 +21,7 @@ from retrieval_core.ingest.readers.base import (
     unreadable,
     vendor,
 )
-from retrieval_core.text.markdown import first_heading
+from retrieval_core.text.markdown import first_heading, titled_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,6 +174,13 @@ _TOO_DEEP = "its front matter is nested too deeply"
 def read_plain(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
     """Read a text file as one document."""
     yield ParsedDocument(text=read_text(path, options), markup="plain")
+
+
+def read_titled(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
+    """Read reStructuredText or AsciiDoc, whose titles are the sections, as one document."""
+    text = read_text(path, options)
+    title = next((block.title for block in titled_blocks(text) if block.kind == "heading"), None)
+    yield ParsedDocument(text=text, markup="titled", title=title)
 
 
 def read_markdown(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
