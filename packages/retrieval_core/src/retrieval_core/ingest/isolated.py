@@ -105,6 +105,7 @@ def _plain(document: ParsedDocument) -> dict[str, Any]:
         "metadata": document.metadata,
         "row": document.row,
         "key": document.key,
+        "first_line": document.first_line,
         "language": document.language,
     }
 
