@@ -32,7 +32,8 @@ class Held:
     def __init__(self, config: RetrievalConfig, **settings: Any) -> None:
         self.clock = FakeClock()
         self.embedder = FakeEmbedder()
-        self.settings = ServerSettings(retrieval=config, **{"tools": ("all",), "structured": True, **settings})
+        given: dict[str, Any] = {"tools": ("all",), "structured": True, **settings}
+        self.settings = ServerSettings(retrieval=config, **given)
         self.indexes = serve_indexes(self.settings, embedder=self.embedder, clock=self.clock)
         self.server = create_server(self.settings, self.indexes)
 

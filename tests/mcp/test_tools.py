@@ -31,8 +31,8 @@ def talk(request: pytest.FixtureRequest, config: RetrievalConfig) -> Any:
 
     def run(conversation: Callable[[Client], Awaitable[Any]], **settings: Any) -> Any:
         async def connected() -> Any:
-            chosen = ServerSettings(retrieval=config, **{"tools": ("all",), "structured": True, **settings})
-            async with Client(create_server(chosen), mode=request.param) as client:
+            given: dict[str, Any] = {"tools": ("all",), "structured": True, **settings}
+            async with Client(create_server(ServerSettings(retrieval=config, **given)), mode=request.param) as client:
                 return await conversation(client)
 
         return asyncio.run(connected())

@@ -98,7 +98,7 @@ class Calls:
 
     def grep(self) -> tuple[Any, Any]:
         """Return a search for a pattern, whose pages may begin at a document of either tenant."""
-        asked = {
+        asked: dict[str, Any] = {
             "pattern": self.one((*WORDS, r"\w+secret", ".", "is mended", "^The")),
             "path": self.one((None, "*.md", *TENANTS)),
             "filters": self.questions.filters(),

@@ -16,6 +16,7 @@ pytest.importorskip("re2", reason="the extra grep")
 from retrieval_core import Chunk, Document, load_config, open_index
 from retrieval_core.adapters.stores.sqlite import trigrams
 from retrieval_core.errors import FilterError, InvalidParameterError, UnsupportedError
+from retrieval_core.ports import Capability
 from support.redos_patterns import REDOS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 PATTERNS = int(os.environ.get("GREP_PATTERNS", "300"))
 """Random patterns; 10,000 before a release."""
+EVERY_CHECK = [HealthCheck(check) for check in HealthCheck]
 
 GUIDE = "# Setup\n\nInstall the tool.\nSet `max_body_size` to 10.\n\n# Errors\n\nError: max_body_size exceeded\n"
 NOTES = "max_body_size again\nMAX_BODY_SIZE\nunmax_body_sized\nÜber Größe\n"
@@ -172,9 +174,15 @@ LINES = [
 
 
 def _patterns() -> st.SearchStrategy[str]:
+    def piece(line: str, at: int, size: int) -> str:
+        return re.escape(line[at : at + size])
+
+    def group(head: str, body: str, times: str) -> str:
+        return f"{head}{body}){'?' if re.search('[*+{]', body) and times else times}"
+
     literals = st.sampled_from(ALPHABET).map(re.escape)
     pieces = st.builds(
-        lambda line, at, size: re.escape(line[at : at + size]),
+        piece,
         st.sampled_from(LINES),
         st.integers(0, 9),
         st.integers(1, 5),
@@ -191,7 +199,7 @@ def _patterns() -> st.SearchStrategy[str]:
 
     def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         groups = st.builds(
-            lambda head, body, times: f"{head}{body}){'?' if re.search('[*+{]', body) and times else times}",
+            group,
             st.sampled_from(["(", "(?:", "(?P<name>", "(?i:"]),
             st.lists(inner, min_size=1, max_size=3).map("|".join),
             quantifiers,
@@ -210,7 +218,7 @@ def lines_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         yield opened
 
 
-@settings(max_examples=PATTERNS, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=PATTERNS, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(_patterns(), st.booleans())
 def test_random_patterns_match_what_python_matches(lines_index: Index, pattern: str, ignore_case: bool) -> None:
     try:
@@ -229,7 +237,7 @@ def test_random_patterns_match_what_python_matches(lines_index: Index, pattern: 
 def test_patterns_that_explode_elsewhere_are_answered() -> None:
     refused: list[str] = []
     with open_index(config=_config("memory")) as index:
-        index.add(Chunk(f"{at}#0", str(at), text) for at, (_, text) in enumerate(REDOS))
+        index.add([Chunk(f"{at}#0", str(at), text) for at, (_, text) in enumerate(REDOS)])
         for at, (pattern, text) in enumerate(REDOS):
             try:
                 lines = lines_of(index, pattern, filters={"document_id": str(at)})
@@ -256,7 +264,7 @@ def test_an_index_of_an_older_version_has_its_lines_found(index: Index, folder: 
 ODD = "abK\u212a\u017fsSß\0\"' é"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.text("abK\u212a\u017fsSß\0\"' é", max_size=12)), min_size=1, max_size=6
@@ -297,6 +305,6 @@ def test_with_a_filter_only_the_text_of_its_chunks_is_searched(tmp_path: Path) -
 
 
 def test_a_store_that_cannot_list_its_documents_says_so(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(index.store), "capabilities", frozenset())
+    monkeypatch.setattr(type(index.store), "capabilities", frozenset[Capability]())
     with pytest.raises(UnsupportedError, match="can't list"):
         index.grep("max")

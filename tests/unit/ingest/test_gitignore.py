@@ -124,8 +124,9 @@ def tree(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def sources(folder: Path, base: Path, **options: bool) -> list[str]:
-    return [file.source for file in discover([folder], base, lambda path: path.suffix == ".md", **options).files]
+def sources(folder: Path, base: Path, *, follow_links: bool = False, gitignore: bool = True) -> list[str]:
+    found = discover([folder], base, lambda path: path.suffix == ".md", follow_links=follow_links, gitignore=gitignore)
+    return [file.source for file in found.files]
 
 
 def test_a_line_that_is_longer_than_any_path_is_passed_over() -> None:

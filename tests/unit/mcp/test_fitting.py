@@ -75,6 +75,12 @@ def searched(result: RetrievalResult, limit: int, *, first: int = 0, token: str 
     return fitted(SearchAnswer, found, limit, as_json=as_json, filters=None, detail="excerpts")
 
 
+def fields_of(answer: Written) -> dict[str, Any]:
+    """Return the structured content, which these answers have."""
+    assert answer.structured is not None
+    return answer.structured
+
+
 @settings(max_examples=times(150))
 @given(
     found=st.lists(hits(), max_size=8, unique_by=lambda hit: hit.chunk.id),
@@ -90,17 +96,17 @@ def test_a_search_stays_below_the_limit(
     degraded = tuple(Degradation("stage", reason) for reason in reasons)
     result = RetrievalResult(query, tuple(found), "", {}, 1.0, degraded=degraded)
     answer = searched(result, limit, as_json=as_json)
-    assert_short(answer.structured, answer.text, limit)
-    shown = answer.structured["results"]
+    assert_short(fields_of(answer), answer.text, limit)
+    shown = fields_of(answer)["results"]
     named = [hit.id for hit in found if can_be_named(hit.id, limit)]
     assert [hit["id"] for hit in shown] == named[: len(shown)]
     assert shown or not named
-    assert ("next_cursor" in answer.structured) == (len(shown) < len(named))
-    read, first = [hit["id"] for hit in shown], answer.structured.get("next_cursor", "").partition("-")[0]
+    assert ("next_cursor" in fields_of(answer)) == (len(shown) < len(named))
+    read, first = [hit["id"] for hit in shown], fields_of(answer).get("next_cursor", "").partition("-")[0]
     while first:
         rest = searched(result, limit, first=int(first), as_json=as_json)
-        read += [hit["id"] for hit in rest.structured["results"]]
-        first = rest.structured.get("next_cursor", "").partition("-")[0]
+        read += [hit["id"] for hit in fields_of(rest)["results"]]
+        first = fields_of(rest).get("next_cursor", "").partition("-")[0]
     assert read == named
     whole = {hit.chunk.id: hit.chunk.text.replace("\ud800", "\ufffd") for hit in found}
     for hit in shown:
@@ -115,10 +121,10 @@ def test_neighbours_stay_below_the_limit(texts: list[str], own: int, limit: int)
     chunks = [Chunk(f"d#{at}", "d", text, chunk_index=at) for at, text in enumerate(texts)]
     asked = f"d#{min(own, len(texts) - 1)}"
     answer = fitted(NeighborsAnswer, chunks, limit, id=asked)
-    assert_short(answer.structured, answer.text, limit)
-    shown = answer.structured["passages"]
+    assert_short(fields_of(answer), answer.text, limit)
+    shown = fields_of(answer)["passages"]
     assert asked in [passage["id"] for passage in shown]
-    assert len(shown) + answer.structured["omitted"] == len(texts)
+    assert len(shown) + fields_of(answer)["omitted"] == len(texts)
 
 
 @settings(max_examples=times(150))
@@ -130,10 +136,10 @@ def test_a_document_is_read_in_parts(text: str, name: str, title: str | None, fi
     read = ""
     while offset is not None:
         answer = fitted(FetchAnswer, entry, 5_000, offset=offset)
-        assert_short(answer.structured, answer.text, 5_000)
-        assert answer.structured["offset"] == len(read)
-        read += answer.structured["text"]
-        offset = answer.structured.get("next_offset")
+        assert_short(fields_of(answer), answer.text, 5_000)
+        assert fields_of(answer)["offset"] == len(read)
+        read += fields_of(answer)["text"]
+        offset = fields_of(answer).get("next_offset")
     assert read == text.replace("\ud800", "\ufffd")
 
 
@@ -184,7 +190,7 @@ def result_of(*lengths: int) -> RetrievalResult:
 def test_the_best_passages_have_room_first(lengths: list[int], whole: int, shown: int) -> None:
     """As many as stay readable: whole ones from the top, then a longer part of the next one, and one of each other."""
     answer = searched(result_of(*lengths), 5_000)
-    texts = [hit["text"] for hit in answer.structured["results"]]
+    texts = [hit["text"] for hit in fields_of(answer)["results"]]
     assert len(texts) == shown
     assert [len(text) for text in texts[:whole]] == lengths[:whole]
     assert all(text.endswith("[…]") for text in texts[whole:])
@@ -195,11 +201,11 @@ def test_what_has_no_room_at_all_comes_with_a_cursor() -> None:
     """In the shortest answer that can be set there is room for some; the next page begins behind them."""
     result = result_of(*[9_000] * 30)
     first = searched(result, 1_000, token="t")
-    shown = len(first.structured["results"])
+    shown = len(fields_of(first)["results"])
     assert 0 < shown < 30
-    assert first.structured["next_cursor"] == f"{shown}-t"
+    assert fields_of(first)["next_cursor"] == f"{shown}-t"
     second = searched(result, 1_000, first=shown, token="t")
-    assert second.structured["results"][0]["id"] == f"d.md#{shown}"
+    assert fields_of(second)["results"][0]["id"] == f"d.md#{shown}"
     assert f"[{shown + 1}] d.md\nid: d.md#{shown}\n" in second.text
 
 
@@ -209,8 +215,8 @@ def test_a_cut_passage_shows_what_bears_on_the_question() -> None:
     chunk = Chunk("d.md#0", "d.md", f"{filling} The ferry leaves at nine. {filling}")
     hits = tuple(Hit(replace(chunk, id=f"d.md#{at}"), 1.0, Scores()) for at in range(10))
     answer = searched(RetrievalResult("when does the ferry leave", hits, "", {}, 1.0), 15_000)
-    assert len(answer.structured["results"]) == 10
-    assert all("The ferry leaves at nine." in hit["text"] for hit in answer.structured["results"])
+    assert len(fields_of(answer)["results"]) == 10
+    assert all("The ferry leaves at nine." in hit["text"] for hit in fields_of(answer)["results"])
 
 
 @settings(max_examples=times(150))

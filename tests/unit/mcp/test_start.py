@@ -40,7 +40,8 @@ class Held:
     ) -> None:
         self.clock = clock or FakeClock()
         self.embedder = kind()
-        self.settings = ServerSettings(retrieval=config, **{"tools": ("all",), "structured": True, **settings})
+        given: dict[str, Any] = {"tools": ("all",), "structured": True, **settings}
+        self.settings = ServerSettings(retrieval=config, **given)
         self.indexes = serve_indexes(self.settings, embedder=self.embedder, clock=self.clock)
         self.server = create_server(self.settings, self.indexes)
 
