@@ -21,8 +21,7 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from mcp import Client
-from support.mcp_command import CLIENTS, serve
-from support.mcp_command import config_file as place_of
+from support.mcp_command import CLIENTS, Machine, serve
 from support.processes import MCP
 
 GROUPS = {name: client.servers for name, client in CLIENTS.items()}
@@ -46,7 +45,7 @@ class Assistant:
         for name in HOMES:
             patch.setenv(name, str(home))
         self.client = client
-        self.file = place_of(client, sys.platform, home, os.environ)
+        self.file = CLIENTS[client].config(Machine(sys.platform, home))
         self.file.parent.mkdir(parents=True, exist_ok=True)
 
     def install(self, *options: str) -> int:
@@ -394,15 +393,16 @@ ROAMING = HOME / "AppData/Roaming"
 )
 def test_where_configurations_are(client: str, system: str, environment: dict[str, str], expected: Path) -> None:
     """As the assistants' own pages say."""
-    assert place_of(client, system, HOME, environment) == expected
+    assert CLIENTS[client].config(Machine(system, HOME, environment)) == expected
 
 
 def test_a_packaged_claude_desktop_has_a_folder_of_its_own(tmp_path: Path) -> None:
     """Windows gives a package a private copy of the folder for application data, which is all that it reads."""
-    environment = {"LOCALAPPDATA": str(tmp_path), "APPDATA": "/r"}
+    machine = Machine("win32", HOME, {"LOCALAPPDATA": str(tmp_path), "APPDATA": "/r"})
+    place_of = CLIENTS["claude-desktop"].config
     package = tmp_path / "Packages/Claude_pzs8sxrjxfjjc"
     package.mkdir(parents=True)
-    assert place_of("claude-desktop", "win32", HOME, environment) == Path("/r/Claude/claude_desktop_config.json")
+    assert place_of(machine) == Path("/r/Claude/claude_desktop_config.json")
     private = package / "LocalCache/Roaming/Claude"
     private.mkdir(parents=True)
-    assert place_of("claude-desktop", "win32", HOME, environment) == private / "claude_desktop_config.json"
+    assert place_of(machine) == private / "claude_desktop_config.json"
