@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from retrieval_core.ingest.definitions import Definition, find_definitions
-from retrieval_core.ingest.split import SectionNode
+from retrieval_core.ingest.sections import SectionNode
 from retrieval_core.text.markdown import Block
 from retrieval_core.types import Span
 

@@ -10,13 +10,15 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Literal
 
 from retrieval_core.errors import InvalidParameterError
+from retrieval_core.ingest.code_tree import code_tree
 from retrieval_core.ingest.readers.base import page_span
+from retrieval_core.ingest.sections import SectionNode, section_tree
 from retrieval_core.text.markdown import Block, parse_markdown, plain_blocks, titled_blocks
 from retrieval_core.text.sentences import LIST_ITEM, sentence_ends, trim
 from retrieval_core.types import Chunk, Section, Span
@@ -146,49 +148,6 @@ def _longest(start: int, ends: Iterable[int], limit: int, measure: Callable[[Spa
 def _continues(character: str) -> bool:
     """Whether a character is drawn as part of the one before it."""
     return bool(unicodedata.combining(character)) or character in _JOINERS
-
-
-@dataclass(slots=True)
-class SectionNode:
-    """A heading with everything below it, down to the next heading of its own or a higher level; the root has none.
-
-    Attributes:
-        path: Headings from the outermost to its own.
-        blocks: Its heading and what stands before the first heading below it.
-    """
-
-    level: int
-    path: tuple[str, ...]
-    blocks: list[Block] = field(default_factory=list["Block"])
-    children: list[SectionNode] = field(default_factory=list["SectionNode"])
-
-    @property
-    def span(self) -> Span:
-        """From its heading to the end of the last section in it."""
-        last = self.children[-1].span.end if self.children else self.blocks[-1].span.end
-        return Span(self.blocks[0].span.start if self.blocks else self.children[0].span.start, last)
-
-    def walk(self) -> Iterator[SectionNode]:
-        """Yield this node and all below it, in the order of the text."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
-
-
-def section_tree(blocks: Iterable[Block]) -> SectionNode:
-    """Return the sections of a document below a root that has no heading."""
-    root = SectionNode(0, ())
-    open_nodes = [root]
-    for block in blocks:
-        if block.kind == "heading":
-            while open_nodes[-1].level >= block.level:
-                open_nodes.pop()
-            parent = open_nodes[-1]
-            node = SectionNode(block.level, (*parent.path, block.title) if block.title else parent.path)
-            parent.children.append(node)
-            open_nodes.append(node)
-        open_nodes[-1].blocks.append(block)
-    return root
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,8 +365,6 @@ def split_document(
         return sizes.max_tokens if sizes.window is None else min(sizes.max_tokens, sizes.window - headings(path)[2])
 
     if parsed.markup == "code":
-        from retrieval_core.ingest.code_tree import code_tree  # noqa: PLC0415 - it makes the nodes of this module
-
         longest = allowance(()) * 7 // 8  # the names of definitions above it need some room
         tree = code_tree(text, parsed.language, lambda span: measure(span) <= longest)
     else:
