@@ -88,6 +88,9 @@ def test_neighbours_stand_in_the_documents_order(library: ServedIndexes) -> None
     ]  # fmt: skip
     assert answer.content[0].text.index("[-1] Doc: sea.md#0") < answer.content[0].text.index("[+0] Doc: sea.md#1")
     assert document.is_error
+    assert document.content[0].text == (
+        "id: sea.md is a document, and get_neighbors takes the id of a chunk, such as sea.md#0."
+    )
 
 
 def test_a_passage_comes_with_what_stands_around_it(library: ServedIndexes) -> None:

@@ -77,17 +77,19 @@ def test_tools_that_write_are_there_where_they_may(notes: Path) -> None:
 def test_a_folder_is_indexed_with_progress(notes: Path) -> None:
     """From nothing, and again after changes; what cannot be read is named."""
     (notes / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
-    told: list[str | None] = []
+    told: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
-        told.append(message)
+        told.append((progress, total, message))
 
     async def conversation(client: Client) -> None:
         first: Any = await client.call_tool("index_path", {"path": "."}, progress_callback=note)
         content = first.structured_content
         assert (content["added"], content["documents"], content["passages"]) == (2, 2, 2)
         assert [failed["path"] for failed in content["failed"]] == ["broken.pdf"]
-        assert "3 of 3 files" in told
+        assert (3, 3, "3 of 3 files") in told
+        assert all(total is not None and done <= total for done, total, _ in told)
+        assert [done for done, *_ in told] == sorted({done for done, *_ in told})
         assert "2 added, 0 updated" in first.content[0].text
         assert await ids(client, "ferry") == {"a.md#0", "b.md#0"}
         (notes / "a.md").write_text("The ferry leaves at ten.\n")
@@ -141,6 +143,10 @@ def test_a_document_is_removed(notes: Path) -> None:
         assert await ids(client, "ferry") == {"b.md#0"}
         again: Any = await client.call_tool("remove_document", {"id": "a.md"})
         assert "There is nothing with the id a.md." in again.content[0].text
+        wrong: Any = await client.call_tool("remove_document", {"id": "b.md#0"})
+        assert wrong.content[0].text == (
+            "id: b.md#0 is a chunk, and remove_document takes the id of a document. That is b.md."
+        )
         assert (notes / "a.md").exists()
 
     talk(settings_of(notes), conversation)

@@ -40,7 +40,7 @@ def test_progress_of_what_takes_long_is_told_while_it_runs() -> None:
     async def conversation() -> None:
         heard = asyncio.Event()
 
-        async def report_progress(_progress: float, message: str) -> None:
+        async def report_progress(_progress: float, _total: float | None, message: str) -> None:
             told.append(message)
             heard.set()
 

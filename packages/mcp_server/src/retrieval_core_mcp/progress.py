@@ -11,30 +11,36 @@ if TYPE_CHECKING:
 
     from mcp.server.context import ServerRequestContext
 
+    from retrieval_core.service.service_context import OnStep
+
 
 T = TypeVar("T")
 
 
-async def reporting(context: ServerRequestContext[Any], work: Callable[[Callable[[str], None]], Awaitable[T]]) -> T:
+async def reporting(context: ServerRequestContext[Any], work: Callable[[OnStep], Awaitable[T]]) -> T:
     """Do some work, and report each step of it, which reaches a client that has asked for progress.
 
     Args:
-        work: Gets a function to call with the name of each step that ended, from any thread.
+        work: Gets a function to call with each step that ended, from any thread.
     """
     loop, home = asyncio.get_running_loop(), get_ident()
-    steps: asyncio.Queue[str | None] = asyncio.Queue()
+    steps: asyncio.Queue[tuple[str, int, int] | None] = asyncio.Queue()
 
-    def put(step: str) -> None:
+    def put(message: str, done: int = 0, total: int = 0) -> None:
+        step = (message, done, total)
         if get_ident() == home:  # waking the loop costs more than a step does
             steps.put_nowait(step)
         elif not loop.is_closed():
             loop.call_soon_threadsafe(steps.put_nowait, step)
 
     async def send() -> None:
-        done = 0
+        last = 0
         while (step := await steps.get()) is not None:
-            done += 1
-            await context.session.report_progress(done, message=step)
+            message, done, total = step
+            if total and done <= last:  # the protocol wants it to increase
+                continue
+            last = done if total else last + 1
+            await context.session.report_progress(last, total or None, message)
 
     sending = asyncio.create_task(send())
     try:

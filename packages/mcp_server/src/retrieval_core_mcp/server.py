@@ -23,13 +23,14 @@ from retrieval_core_mcp.settings import serve_indexes
 from retrieval_core_mcp.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
     from mcp import types
     from retrieval_core.run.clock import Clock
     from retrieval_core.service.served import ServedIndex, ServedIndexes
+    from retrieval_core.service.service_context import OnStep
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.settings import ServerSettings
     from retrieval_core_mcp.tools.calling import Form, Tools
@@ -202,7 +203,7 @@ class _Serving:
 
         await self._wait_for_first_documents()
 
-        async def work(on_step: Callable[[str], None]) -> types.CallToolResult:
+        async def work(on_step: OnStep) -> types.CallToolResult:
             may_write = getattr(_http_call(context), "may_write", True)
             caller = ServiceContext(self._indexes, _tenant(context), may_write, on_step)
             form = _form(context) or ("structured" if self._settings.structured else "")

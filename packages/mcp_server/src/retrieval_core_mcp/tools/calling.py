@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
+from retrieval_core.errors import NotFoundError, RetrievalError
+from retrieval_core.service.outline import OutlineRequest, outline
 from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import bounded
 from retrieval_core_mcp.settings import default_top_k
@@ -62,6 +64,7 @@ class Tools:
         limit = self._settings.max_characters
         if (tool := self._tools.get(name)) is None:
             return _failed(_unknown(name, self._tools), limit)
+        request: Any = None
         try:
             given, several = dict(arguments), len(self._names) > 1
             has_index = INDEX in tool.request.model_fields
@@ -72,7 +75,7 @@ class Tools:
                 index = given.pop(INDEX, None)
             served = context.index(index)
             names = (*tool.arguments, *tool.unlisted, *[INDEX] * (several and has_index))
-            request: Any = read_arguments(tool, given, names)
+            request = read_arguments(tool, given, names)
             changed: dict[str, Any] = {INDEX: index} if has_index else {}
             if getattr(request, "top_k", 0) is None:
                 changed["top_k"] = default_top_k(served.config)
@@ -83,6 +86,8 @@ class Tools:
             written = await asyncio.to_thread(_written, tool, response, call)
         except ToolFailure as failure:
             return _failed(str(failure), limit)
+        except NotFoundError as error:
+            return _failed(await _right_id(tool.name, request, context) or advice_on(error, context), limit)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
             return _failed(advice_on(error, context), limit)
         if form == "json":
@@ -104,6 +109,21 @@ def _written(tool: DeclaredTool, response: Any, call: ToolCall) -> Written:
 
 def _failed(text: str, limit: int) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=bounded(text, limit))], is_error=True)
+
+
+async def _right_id(tool: str, request: Any, context: ServiceContext) -> str:
+    """Return that an ID is of a document in place of a chunk, or the other way round; empty if it is of neither."""
+    given = getattr(request, "id", None)
+    if not isinstance(given, str):
+        return ""
+    try:
+        found = await outline(context, OutlineRequest(id=given, index=getattr(request, INDEX, None)))
+    except RetrievalError:
+        return ""
+    if found.id == given:
+        first = found.sections[0].chunk_id
+        return f"id: {shown(given)} is a document, and {tool} takes the id of a chunk, such as {shown(first)}."
+    return f"id: {shown(given)} is a chunk, and {tool} takes the id of a document. That is {shown(found.id)}."
 
 
 def _unknown(name: str, tools: Mapping[str, DeclaredTool]) -> str:

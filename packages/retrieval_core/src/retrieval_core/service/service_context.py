@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -11,8 +11,6 @@ from retrieval_core.errors import NotPermittedError
 from retrieval_core.service.redaction import message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from retrieval_core.service.redaction import Redact
     from retrieval_core.service.served import ServedIndex, ServedIndexes
     from retrieval_core.types.filters import Filter
@@ -38,6 +36,14 @@ class ServiceModel(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
+class OnStep(Protocol):
+    """A function that gets each completed step of some work."""
+
+    def __call__(self, message: str, done: int = 0, total: int = 0) -> None:
+        """Take a step, and the amounts of work that are done and that there are; 0 if unknown."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
     """The caller of a function of the service. Each face makes one per request.
@@ -53,7 +59,7 @@ class ServiceContext:
     indexes: ServedIndexes
     tenant: Filter | None = None
     may_write: bool = False
-    on_step: Callable[[str], None] | None = None
+    on_step: OnStep | None = None
     is_local: bool = False
 
     @property

@@ -170,10 +170,11 @@ async def ingest(context: ServiceContext, request: IngestRequest) -> IngestRespo
     def report_progress(progress: IndexProgress) -> None:
         if context.on_step is None:
             return
-        if progress.to_embed:
-            context.on_step(f"{progress.embedded:,} of {progress.to_embed:,} chunks embedded")
+        files, embedded, to_embed = progress.files_total, progress.embedded, progress.to_embed
+        if to_embed:
+            context.on_step(f"{embedded:,} of {to_embed:,} chunks embedded", files + embedded, files + to_embed)
         else:
-            context.on_step(f"{progress.files_done:,} of {progress.files_total:,} files")
+            context.on_step(f"{progress.files_done:,} of {files:,} files", progress.files_done, files)
 
     for path in await asyncio.to_thread(_allowed_paths, request.path, named, roots):
         with suppress(UnreadableFileError):  # it is not there, and the index has no documents from it
