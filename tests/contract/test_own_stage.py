@@ -100,7 +100,7 @@ def test_a_stage_that_cannot_be_placed_is_refused() -> None:
     """The error names the stages that there are."""
     stage = Newest()
     stage.after = "reranking"
-    with pytest.raises(InvalidParameterError, match="of this pipeline are transform, search, fuse, select, top_k"):
+    with pytest.raises(InvalidParameterError, match="of this pipeline are syntax, transform, search, fuse"):
         pipeline(stage)
 
 

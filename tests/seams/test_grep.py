@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core import Index, RetrievalConfig
-    from retrieval_core.types.grep import GrepResult
+    from retrieval_core.types import GrepResult
 
 PATTERNS = int(os.environ.get("GREP_PATTERNS", "300"))
 """Random patterns; 10,000 before a release."""

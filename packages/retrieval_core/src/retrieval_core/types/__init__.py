@@ -50,6 +50,7 @@ from retrieval_core.types.documents import (
     format_citation,
     freeze,
 )
+from retrieval_core.types.grep import GrepDocument, GrepLine, GrepResult
 from retrieval_core.types.integrity import (
     ChunkValidation,
     IntegrityReport,
@@ -108,6 +109,9 @@ __all__ = [
     "Fallback",
     "FallbackStep",
     "FrozenDict",
+    "GrepDocument",
+    "GrepLine",
+    "GrepResult",
     "Hit",
     "IntegrityReport",
     "IntegrityVerdict",

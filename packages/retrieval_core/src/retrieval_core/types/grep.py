@@ -36,8 +36,8 @@ class GrepDocument:
     Attributes:
         id: ID of the document.
         source: Path or URL.
-        lines: Matching lines and those around them, in order; empty if only names or counts were asked for.
-        count: Number of matching lines, if counts were asked for.
+        lines: Matching lines and those around them, in order; empty for the outputs ``files`` and ``counts``.
+        count: Number of matching lines, for the output ``counts``.
     """
 
     id: str
@@ -53,7 +53,7 @@ class GrepResult:
     Attributes:
         documents: One page of them; its last one may go on with the next page.
         next_cursor: Cursor of the next page; ``None`` if everything was searched.
-        timed_out: Whether the search ended before the page was full, since its time was over. ``next_cursor`` continues
+        timed_out: Whether the search timed out before the page was full. ``next_cursor`` continues
             it.
     """
 
