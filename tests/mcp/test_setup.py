@@ -232,7 +232,9 @@ def test_every_assistant_is_found_and_left_as_before(user: User, capsys: pytest.
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x7f"), max_size=6)
-TEXTS = NAMES | st.sampled_from(["// no comment", "/* none */", "a,}", 'quoted " \\', "[x]"])
+HALF = "half of a pair: \ud800"
+"""A text that JSON can only have with an escape."""
+TEXTS = NAMES | st.sampled_from(["// no comment", "/* none */", "a,}", 'quoted " \\', "[x]", HALF])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
@@ -261,7 +263,7 @@ class Writer:
 
     def value(self, value: Any, depth: int = 0) -> str:
         if not isinstance(value, (dict, list)) or not value:
-            return json.dumps(value, ensure_ascii=self.draw(st.booleans()))
+            return json.dumps(value, ensure_ascii=value == HALF or self.draw(st.booleans()))
         items = list(cast("dict[str | None, Any]", value).items()) if isinstance(value, dict) else []
         items += [(None, item) for item in cast("list[Any]", value if isinstance(value, list) else [])]
         parts: list[str] = []
@@ -328,6 +330,26 @@ def test_all_else_stays_and_uninstalling_gives_it_back(data: st.DataObject, clie
         assert user.setup("--client", client, "--yes") == 0
         assert user.setup("--client", client, "--uninstall", "--yes") == 0
         assert user.files() == before
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data(), client=st.sampled_from(JSON_CLIENTS))
+def test_what_was_edited_since_stays(data: st.DataObject, client: str) -> None:
+    """Servers that come before and after the entry stay when it goes, though a copy of the file is kept."""
+    text, _ = data.draw(configurations(client))
+    more = data.draw(st.dictionaries(NAMES.filter(lambda name: name != "documents"), VALUES, max_size=3))
+    with TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", id)  # the disk is slow
+        user = User(Path(home) / "home", patch)
+        path = user.write(client, text.encode())
+        assert user.setup("--client", client, "--yes") == 0
+        edited, group = user.read(client), CLIENTS[client].servers
+        edited[group] = {**more, **edited[group], "newer": {"command": "x"}}
+        path.write_text(json.dumps(edited), "utf-8")
+        assert user.setup("--client", client, "--uninstall", "--yes") == 0
+        del edited[group]["documents"]
+        assert user.read(client) == edited
+        assert list(user.files()) == [path.relative_to(user.home).as_posix()]
 
 
 TOML_PARTS = [
@@ -461,6 +483,7 @@ def test_the_command_line_is_whole(user: User, capsys: pytest.CaptureFixture[str
         ("/",),
         (".", "--index", "a.db"),
         ("--index", "a.db", "--index", "b/a.db"),
+        ("--index", "\udcff.db"),
         ("--name", "two words"),
         ("--description", "x" * 501),
         ("--client", "emacs"),
@@ -580,17 +603,67 @@ def test_a_file_that_changes_meanwhile_is_left_alone(
     assert path.read_text() == '{"theme": "dark"}'
 
 
-def test_a_write_that_fails_leaves_the_file(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing half written, and nothing besides, is left."""
-    user.write("cursor", b"{}")
+@pytest.mark.parametrize("failing", range(1, 6))
+def test_a_write_that_fails_leaves_the_file(
+    user: User, failing: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing half written, and nothing besides, is left; the other files are written, and another run completes it."""
+    for client in ("cursor", "gemini"):
+        user.write(client, b'{"theme": "dark"}')
+    before = user.files()
+    writes: list[int] = []
 
     def full(number: int) -> None:
-        raise OSError(28, f"no space left for {number}")
+        writes.append(number)
+        if len(writes) == failing:
+            raise OSError(28, "no space left")
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
-        user.setup("--client", "cursor", "--yes")
-    assert user.files() == {".cursor/mcp.json": b"{}"}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert user.setup("--yes") == 1
+    assert "was left as it is: it can't be written (no space left).\n" in capsys.readouterr().err
+    found = user.files()
+    whole = [client for client in ("cursor", "gemini") if "documents" in user.read(client).get("mcpServers", {})]
+    copies = {f"{user.place(client).relative_to(user.home).as_posix()}.before-documents" for client in whole}
+    skills = {name for name in found if name.endswith("/SKILL.md")}
+    assert set(found) == {*before, *copies, *skills}
+    assert len(whole) + len(skills) == 2
+    assert user.setup("--yes") == 0
+    assert user.setup("--uninstall", "--yes") == 0
+    assert user.files() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
+def test_modes_and_links_stay(user: User) -> None:
+    """A file that only some may read has such a copy; a link into a folder of settings stays one, also afterwards."""
+    real = user.home / "settings/cursor.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    real.chmod(0o640)
+    link = user.place("cursor")
+    link.parent.mkdir()
+    link.symlink_to(real)
+    assert user.setup("--client", "cursor", "--yes") == 0
+    assert sorted(path.name for path in real.parent.iterdir()) == ["cursor.json", "cursor.json.before-documents"]
+    assert {path.stat().st_mode & 0o777 for path in real.parent.iterdir()} == {0o640}
+    assert user.setup("--client", "cursor", "--uninstall", "--yes") == 0
+    assert link.readlink() == real
+    assert [(path.read_text(), path.stat().st_mode & 0o777) for path in real.parent.iterdir()] == [("{}", 0o640)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
+def test_a_link_in_a_circle_is_left_alone(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    """As every file that can't be read; other assistants get the server all the same."""
+    link = user.place("cursor")
+    link.parent.mkdir()
+    link.symlink_to(link)
+    user.write("gemini", b"{}")
+    assert user.setup("--yes") == 1
+    message = capsys.readouterr().err
+    assert message.startswith(f"Cursor: {link} was left as it is: it can't be read (")
+    assert "symbolic links" in message
+    assert list(user.servers("gemini")) == ["documents"]
+    assert link.readlink() == link
 
 
 def test_the_old_name_still_works(user: User, capsys: pytest.CaptureFixture[str]) -> None:
@@ -640,6 +713,38 @@ def places() -> Iterator[tuple[str, str, str]]:
 def test_where_the_files_are(tmp_path: Path, system: str, client: str, place: str) -> None:
     """On each system, as the documentation of each assistant says."""
     assert CLIENTS[client].config(Machine(system, tmp_path, {})) == tmp_path / place
+
+
+@pytest.mark.parametrize(
+    ("system", "client", "place"),
+    [
+        ("win32", "claude-desktop", "moved/Claude/claude_desktop_config.json"),
+        ("win32", "vscode", "moved/Code/User/mcp.json"),
+        ("win32", "zed", "moved/Zed/settings.json"),
+        ("win32", "cursor", ".cursor/mcp.json"),
+        ("linux", "claude-desktop", "moved/Claude/claude_desktop_config.json"),
+        ("linux", "vscode", "moved/Code/User/mcp.json"),
+        ("linux", "cursor", ".cursor/mcp.json"),
+        ("darwin", "vscode", "Library/Application Support/Code/User/mcp.json"),
+    ],
+)
+def test_where_application_data_is_moved_to(tmp_path: Path, system: str, client: str, place: str) -> None:
+    """Each system has its own variable for that folder; the one of another system has no effect."""
+    own, other = ("APPDATA", "XDG_CONFIG_HOME") if system == "win32" else ("XDG_CONFIG_HOME", "APPDATA")
+    environment = {own: str(tmp_path / "moved"), other: str(tmp_path / "other")}
+    assert CLIENTS[client].config(Machine(system, tmp_path, environment)) == tmp_path / place
+
+
+def test_a_packaged_claude_desktop_has_its_own_folder(tmp_path: Path) -> None:
+    """Windows gives a package a private copy of the folder for application data, which is all that it reads."""
+    machine = Machine("win32", tmp_path, {"LOCALAPPDATA": str(tmp_path / "local"), "APPDATA": str(tmp_path / "r")})
+    place_of = CLIENTS["claude-desktop"].config
+    package = tmp_path / "local/Packages/Claude_pzs8sxrjxfjjc"
+    package.mkdir(parents=True)
+    assert place_of(machine) == tmp_path / "r/Claude/claude_desktop_config.json"
+    private = package / "LocalCache/Roaming/Claude"
+    private.mkdir(parents=True)
+    assert place_of(machine) == private / "claude_desktop_config.json"
 
 
 def test_where_a_variable_says(tmp_path: Path) -> None:

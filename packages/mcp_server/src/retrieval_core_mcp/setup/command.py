@@ -334,13 +334,20 @@ def _real(path: Path) -> Path:
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a file; ``None`` if there is none."""
+    """Return the text of a file; ``None`` if there is none.
+
+    Raises:
+        NotEditableError: It can't be read.
+    """
     try:
         return path.read_bytes().decode()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError:
         msg = "it is not UTF-8"
+        raise NotEditableError(msg) from None
+    except OSError as error:
+        msg = f"it can't be read ({error.strerror or error})"
         raise NotEditableError(msg) from None
 
 
@@ -354,13 +361,29 @@ def _ask() -> None:
 
 
 def _carry_out(change: _Change) -> None:
-    """Write a change, and before it the copy of the file as it was.
+    """Carry out a change, if the file is still as it was.
 
     Raises:
-        _LeftError: The file has changed meanwhile.
+        _LeftError: The file has changed meanwhile, or can't be written.
     """
-    if _read(change.path) != change.before:
+    try:
+        is_unchanged = _read(change.path) == change.before
+    except NotEditableError as reason:
+        raise _LeftError(str(reason)) from None
+    if not is_unchanged:
         raise _LeftError(CHANGED)
+    try:
+        _write_change(change)
+    except OSError as error:
+        if change.keep is not None:
+            with suppress(OSError):
+                change.keep.unlink()  # the copy of a file that was not changed
+        msg = f"it can't be written ({error.strerror or error})"
+        raise _LeftError(msg) from None
+
+
+def _write_change(change: _Change) -> None:
+    """Write a change, and before it the copy of the file as it was."""
     mode = OWNER_ONLY if change.before is None else change.path.stat().st_mode & 0o777
     if change.keep is not None and change.before is not None:
         _write(change.keep, change.before, mode)
