@@ -192,7 +192,7 @@ def test_passages_of_the_store_are_known_by_id_and_others_are_left_alone(index: 
     (hit,) = index.retrieve(QUESTION, top_k=1).hits
     known = NodeWithScore(node=TextNode(id_=hit.id, text=hit.chunk.text), score=0.5)
     found = both(ContextPackPostprocessor(index.store, token_counter=words), [known], None)
-    assert shown(found[0]).startswith("[1] Doc: moon.md | Section: Moon > Rocks\n")
+    assert shown(found[0]).startswith("[1] Doc: moon.md:9-11 | Section: Moon > Rocks\n")
     assert len(found) > 1
     for other in (TextNode(id_="moon.md#99", text="x"), TextNode(id_="elsewhere#0", text="x")):
         found = both(ContextPackPostprocessor(index.store), [NodeWithScore(node=other)], None)

@@ -239,6 +239,7 @@ def test_every_tool_takes_every_value_for_every_argument(
             for tool in tools:
                 own = {} if tool.name == "list" else index
                 needed = {name: GOOD[name] for name in tool.input_schema.get("required", ()) if name != "index"}
+                needed |= {"id": GOOD["id"]} if tool.name == "fetch" else {}  # or several ids
                 for name in (*tool.input_schema["properties"], "zzz"):
                     for value in VALUES:
                         answer: Any = await client.call_tool(tool.name, {**own, **needed, name: value})

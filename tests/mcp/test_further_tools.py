@@ -64,7 +64,7 @@ def test_a_context_keeps_within_its_budget(library: ServedIndexes) -> None:
     assert content["tokens"] <= content["max_tokens"] == 60
     assert len(content["context"].split()) == content["tokens"]
     assert "384,400 km" in content["context"]
-    assert content["sources"][0] == {"number": 1, "ids": ["moon.md#0"], "citation": "Doc: moon.md"}
+    assert content["sources"][0] == {"number": 1, "ids": ["moon.md#0"], "citation": "Doc: moon.md:1"}
     assert content["dropped"] > 0
     assert answer.content[0].text.endswith(content["context"])
 

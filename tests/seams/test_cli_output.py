@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 FAKE = ("--set", "embedder.kind=retrieval_core.testing.fakes:FakeEmbedder")
 ABSENT = "\N{EN DASH}"
 RESULT = re.compile(
-    rf"^(\d+)\. (\S+)(?: > .*?)?   score (\d\.\d\d)((?: · (?:vector|keyword) (?:#\d+|{ABSENT}))*)$", re.MULTILINE
+    rf"^(\d+)\. (\S+?)(?::\d+(?:-\d+)?)?(?: > .*?)?   score (\d\.\d\d)((?: · (?:vector|keyword) (?:#\d+|{ABSENT}))*)$",
+    re.MULTILINE,
 )
 
 

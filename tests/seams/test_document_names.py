@@ -57,7 +57,9 @@ def test_a_folder_elsewhere_is_named_by_its_own_name(tmp_path: Path) -> None:
     run_json(project, "index", ".", "../data/docs")
     done = run(project, "search", "ferry", "--json", "--trace")
     found = {hit["source"]: (hit["id"], hit["citation"]) for hit in json.loads(done.stdout)["hits"]}
-    assert found == {name: (f"{name}#0", f"Doc: {name}") for name in ("docs/guide/pier.md", "docs/start.md", "own.md")}
+    assert found == {
+        name: (f"{name}#0", f"Doc: {name}:1") for name in ("docs/guide/pier.md", "docs/start.md", "own.md")
+    }
     assert "../" not in done.stdout
     assert str(tmp_path / "data") not in done.stdout
     assert run(project, "verify").returncode == 0

@@ -240,6 +240,7 @@ WRONG: dict[str, Any] = {
     "embedding_model": object,
     "metadata": [("a", 1)],
     "missing_fields": 5,
+    "lines": (1, 2, 3),
 }
 
 

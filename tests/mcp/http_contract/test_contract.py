@@ -85,6 +85,7 @@ class TestSearch:
                 "position": 0,
                 "timestamp": "",
                 "document_title": "The moon",
+                "lines": [1, 1],
             }
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", first["metadata"]["timestamp"])
             execution = told["execution"]

@@ -65,7 +65,7 @@ def test_without_a_model_the_passages_answer_and_it_is_said(indexed: Path) -> No
     output = run(QUESTION, "--verbose").stdout
     assert output.startswith(MOON)
     assert "Extracted from the documents: no language model is configured (llm.kind)." in output
-    assert "[1] Doc: moon.md | Section: The moon > Distance" in output
+    assert "[1] Doc: moon.md:5 | Section: The moon > Distance" in output
     assert re.search(r"\nRelevance 0\.\d\d: estimated probability", output)
 
 

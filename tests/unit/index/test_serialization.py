@@ -25,6 +25,7 @@ CHUNK = Chunk(
     parent_id="guide.pdf@2",
     row_range=(1, 2),
     item_range=(3, 3),
+    lines=(12, 18),
     title="Guide",
     source="docs/guide.pdf",
     timestamp=datetime(2024, 5, 1, tzinfo=UTC),
@@ -90,6 +91,7 @@ def test_a_hit() -> None:
         "page_span": [3, 4],
         "row_range": [1, 2],
         "item_range": [3, 3],
+        "lines": [12, 18],
         "span": [10, 23],
         "chunk_index": 3,
         "total_chunks": 9,
@@ -98,7 +100,7 @@ def test_a_hit() -> None:
         "timestamp": "2024-05-01T00:00:00+00:00",
         "embedding_model": "fake",
         "metadata": {"price": 9.5, "tags": ["a"]},
-        "citation": "Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux | Rows: 1-2 | Items: 3",
+        "citation": "Doc: guide.pdf:12-18 | Page: 3-4 | Section: Setup > Linux | Rows: 1-2 | Items: 3",
     }
 
 
@@ -108,7 +110,7 @@ def test_what_a_chunk_lacks_is_null() -> None:
     assert bare.keys() == chunk_to_json(CHUNK).keys()
     absent = {name for name, value in bare.items() if value is None}
     assert absent == {
-        *("title", "source", "page_span", "row_range", "item_range", "span", "parent_id", "timestamp"),
+        *("title", "source", "page_span", "row_range", "item_range", "lines", "span", "parent_id", "timestamp"),
         "embedding_model",
     }
 

@@ -61,7 +61,7 @@ ANSWER = Answer(
     stages=(StageRecord("answer", 2.0, usage=Usage(3, 4)),),
     latency_ms=1.23456,
 )
-QUOTE = {"text": "Turn the key.", "span": [10, 23], "content_hash": CITATION.quotes[0].content_hash}
+QUOTE = {"text": "Turn the key.", "span": [10, 23], "content_hash": CITATION.quotes[0].content_hash, "lines": None}
 
 
 def as_json(value: Any) -> Any:
@@ -80,6 +80,7 @@ def test_a_citation() -> None:
         "page_span": [3, 4],
         "row_range": None,
         "item_range": None,
+        "lines": None,
         "quotes": [QUOTE],
         "citation": "Doc: guide.pdf | Page: 3-4",
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.serialization import chunk_to_json, pack_to_json, relevance_to_json
 from retrieval_core.service import explaining, searching
-from retrieval_core.service.reading import in_utc
+from retrieval_core.service.service_context import in_utc
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.http.problems import NO_VECTORS
 from retrieval_core_mcp.http.sources import source_of

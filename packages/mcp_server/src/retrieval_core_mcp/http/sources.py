@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from retrieval_core.service.reading import in_utc
+from retrieval_core.service.service_context import in_utc
 from retrieval_core_mcp.tools.names import URL_FIELDS
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def source_of(chunk: Chunk, served: ServedIndex) -> dict[str, Any]:
         told["timestamp"] = in_utc(timestamp)
     if chunk.title is not None:
         told["document_title"] = chunk.title[:_LONGEST_TITLE]
+    if chunk.lines is not None:
+        told["lines"] = chunk.lines
     own_id = chunk.metadata.get("chunk_id")
     if isinstance(own_id, (int, str)) and not isinstance(own_id, bool):
         told["payload_chunk_id"] = own_id

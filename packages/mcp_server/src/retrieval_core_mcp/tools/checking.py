@@ -28,15 +28,15 @@ class CitationArguments(QuoteRequest):
 
 
 _TOLD: dict[tuple[str, str | None], str] = {
-    ("exact", "passage"): "The chunk contains the quote, word for word.",
-    ("exact", "document"): "The document contains the quote, word for word, but this chunk doesn't.",
+    ("exact", "passage"): "The quote is there, word for word.",
+    ("exact", "document"): "The document contains the quote, word for word, but this chunk or these lines don't.",
     ("equivalent", "passage"): "The chunk contains the words of the quote, written like this:",
     (
         "equivalent",
         "document",
     ): "The document, but not this chunk, contains the words of the quote, written like this:",
     ("not_found", None): "Neither the chunk nor its document contains the quote. The chunk begins with:",
-    ("gone", None): "There is no longer a chunk with this id.",
+    ("gone", None): "There is nothing with this id.",
 }
 
 
@@ -48,8 +48,8 @@ class CheckedQuote:
     quote: QuoteResponse
 
 
-async def check_quote(context: ServiceContext, request: QuoteRequest) -> CheckedQuote | None:
-    """Return whether a chunk or its document contains a quote; ``None`` if there is no such chunk any more.
+async def check_quote(context: ServiceContext, request: QuoteRequest) -> CheckedQuote | NotFoundError:
+    """Return whether a chunk or its document contains a quote; an error if there is nothing of that name.
 
     Raises:
         StoreError: The index can't be read.
@@ -57,8 +57,8 @@ async def check_quote(context: ServiceContext, request: QuoteRequest) -> Checked
     try:
         entry = await read(context, ReadRequest(id=request.id, index=request.index))
         return CheckedQuote(entry, await verify_quote(context, request))
-    except NotFoundError:
-        return None
+    except NotFoundError as error:
+        return error
 
 
 class CitationAnswer(ToolAnswer):
@@ -74,17 +74,17 @@ class CitationAnswer(ToolAnswer):
     offset: int | None = None
 
     @classmethod
-    def of(cls, response: CheckedQuote | None, call: ToolCall) -> Self:
+    def of(cls, response: CheckedQuote | NotFoundError, call: ToolCall) -> Self:
         """Return the verdict with the words that are there."""
         del call
-        if response is None:
-            return cls(verdict="gone")
+        if isinstance(response, NotFoundError):
+            return cls(verdict="gone", text=response.reason and str(response))
         entry, quote = response.entry, response.quote
         return cls(
             verdict=quote.verdict,
             where=quote.where,
-            file_changed=None if entry.chunk is None else quote.file_changed,
-            place=entry.id if entry.chunk is None else place_of(entry.chunk),
+            file_changed=None if entry.of_document is None else quote.file_changed,
+            place=quote.location or (entry.location if entry.chunk is None else place_of(entry.chunk)),
             text=None if quote.text is None else shorten(clean(quote.text), LONGEST_ECHO),
             offset=quote.offset,
         )

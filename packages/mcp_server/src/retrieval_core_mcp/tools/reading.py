@@ -2,40 +2,88 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, computed_field
 
-from retrieval_core.service.reading import NeighborsRequest, ReadRequest
-from retrieval_core.service.service_context import WHOLE
+from retrieval_core.service.reading import (
+    MOST_PASSAGES,
+    AroundRequest,
+    NeighborsRequest,
+    ReadRequest,
+    ReadResponse,
+    read,
+)
+from retrieval_core.service.service_context import SEVERAL, WHOLE
 from retrieval_core_mcp.fitting import clean, fit_mapping, good_end, in_one_line
 from retrieval_core_mcp.tools.arguments import shown
 from retrieval_core_mcp.tools.fit import Shrink
 from retrieval_core_mcp.tools.names import LONGEST_NAME, address_of, can_be_named, page_of, place_of, section_of
 from retrieval_core_mcp.tools.signals import do_not_follow, signs_in
-from retrieval_core_mcp.tools.tool import AnswerPart, Id, Sized, ToolAnswer, ToolFailure
+from retrieval_core_mcp.tools.tool import LONGEST_ID, AnswerPart, Id, Sized, ToolAnswer, ToolFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core.service.reading import ReadResponse
+    from retrieval_core.service.passages import Passage
+    from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.types import Chunk
     from retrieval_core_mcp.tools.tool import ToolCall
 
+_CHANGED = "The file was changed after it was indexed; these are the lines of then."
 _NAMED_ALREADY = frozenset({"id", "title", "parent_id"})
 
 
-class FetchArguments(Sized, ReadRequest):
+_Name = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
+
+
+class FetchArguments(Sized, AroundRequest):
     """Arguments of the tool fetch."""
 
-    id: Id
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="ID, path, path:120-160, or glob")] = ""
+    ids: Annotated[tuple[_Name, ...], Field(max_length=MOST_PASSAGES, description="Several of them"), SEVERAL] = ()
     offset: Annotated[int, Field(ge=0, description="Start, in characters"), WHOLE] = 0
 
 
+async def fetch(context: ServiceContext, request: FetchArguments) -> ReadResponse:
+    """Return one text or several; each of several has its path and lines above it.
+
+    Raises:
+        NotFoundError: There is nothing of that name that the caller may see.
+        StoreError: The index can't be read.
+    """
+    from retrieval_core.service.checking import changed_since  # noqa: PLC0415 - the list of tools does not wait for it
+    from retrieval_core.service.passages import PassagesRequest, read_passages  # noqa: PLC0415 - likewise
+
+    names = (*filter(None, (request.id,)), *request.ids)
+    if not names:
+        msg = "id: it is missing. Give an id, a path, or a path with lines such as guide.md:120-160."
+        raise ToolFailure(msg)
+    if len(names) == 1 and not {*"*?"} & {*names[0]}:
+        around = {name: getattr(request, name) for name in AroundRequest.model_fields}
+        found = await read(context, ReadRequest(id=names[0], **around))
+        chunks = () if found.of_document is None else (found.of_document,)
+        return replace(found, file_changed=bool(await changed_since(context, request.index, chunks)))
+    asked = PassagesRequest(ids=names, index=request.index, lines_around=request.lines_around)
+    several = await read_passages(context, asked)
+    texts = [_written(passage) for passage in several.passages]
+    if several.omitted:
+        texts.append(f"{several.omitted} more documents match: use a narrower glob.")
+    return ReadResponse(", ".join(names), None, None, "\n\n".join(texts), {})
+
+
+def _written(passage: Passage) -> str:
+    if passage.error is not None:
+        return f"{passage.id}: {passage.error}"
+    return "\n".join([passage.location or passage.id, *([_CHANGED] if passage.file_changed else []), passage.text])
+
+
 class FetchAnswer(ToolAnswer):
-    """A chunk or a document, or the part of it that fits into one answer."""
+    """A chunk, lines or a document, or the part of it that fits into one answer."""
 
     id: str
+    location: Annotated[str | None, Field(description="Path with lines: guide.md:120-160")] = None
     title: str
     text: Annotated[str, Shrink()]
     url: str
@@ -43,6 +91,7 @@ class FetchAnswer(ToolAnswer):
     metadata_shortened: bool | None = None
     offset: int
     total_characters: int
+    changed: Annotated[bool | None, Field(description="Whether the file was changed after it was indexed")] = None
     signs: list[str] | None = None
 
     @computed_field(description="The offset of the next part")
@@ -67,12 +116,14 @@ class FetchAnswer(ToolAnswer):
         metadata, is_shortened = fit_mapping(present, call.limit // 5, LONGEST_NAME)
         return cls(
             id=response.id,
+            location=response.location if response.lines else None,
             title=in_one_line(response.title or response.source or response.id, LONGEST_NAME),
             text=text[offset:],
             url=address_of(response.source, fields, response.id, call.served.base_url if call.as_json else None),
             metadata=metadata,
             metadata_shortened=is_shortened or None,
             offset=offset,
+            changed=response.file_changed or None,
             total_characters=len(text),
             signs=signs_in(text[offset : offset + call.limit]) or None,  # more than can be shown
         )
@@ -85,7 +136,10 @@ class FetchAnswer(ToolAnswer):
         """Return a heading and the text."""
         from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
 
-        lines = [self.title if self.title == self.id else f"{self.title} (id: {escape_name(self.id)})"]
+        name = self.location or self.title
+        lines = [name if self.id in {name, self.title} else f"{name} (id: {escape_name(self.id)})"]
+        if self.changed:
+            lines.append(_CHANGED)
         if self.signs:
             lines.append(do_not_follow("this text", self.signs))
         if self.next_offset is not None or self.offset:  # before the text, which could say the same

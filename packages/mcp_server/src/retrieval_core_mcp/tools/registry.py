@@ -45,12 +45,12 @@ TOOLS = (
     DeclaredTool(
         "fetch",
         "Read a document",
-        "Read a search result with the text around it, or a whole document.",
+        "Read a search result, lines or a whole document, with the text around it.",
         "retrieval_core_mcp.tools.reading:FetchArguments",
-        ("id", "around", "offset"),
-        "retrieval_core.service.reading:read",
+        ("id", "ids", "lines_around", "offset"),
+        "retrieval_core_mcp.tools.reading:fetch",
         "retrieval_core_mcp.tools.reading:FetchAnswer",
-        unlisted=("max_characters",),
+        unlisted=("around", "max_characters"),
     ),
     DeclaredTool(
         "list",
@@ -67,7 +67,7 @@ TOOLS = (
     DeclaredTool(
         "verify_citation",
         "Check a quote",
-        "Check that a document contains a quote word for word, and hasn't changed since.",
+        "Check that path:lines or a document contain a quote, and haven't changed since. Says where the quote is.",
         "retrieval_core_mcp.tools.checking:CitationArguments",
         ("id", "quote"),
         "retrieval_core_mcp.tools.checking:check_quote",

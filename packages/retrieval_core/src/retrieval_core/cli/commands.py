@@ -31,6 +31,7 @@ from retrieval_core.cli.common import (
     warn,
 )
 from retrieval_core.cli.contents import (
+    fetch_command,
     info_command,
     list_command,
     remove_command,
@@ -394,6 +395,7 @@ for command in (
     context_command,
     grep_command,
     info_command,
+    fetch_command,
     list_command,
     remove_command,
     search_command,

@@ -68,16 +68,29 @@ def _field_line(name: str, info: FieldCounts) -> str:
 
 
 @click.command("verify")
+@click.argument("name", required=False)
+@click.option("--quote", metavar="TEXT", help="Verify that NAME contains this quote.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Verify N random documents.  [default: all]")
 @click.option("--seed", type=int, metavar="N", help="Draw the same sample again with this seed.")
 @click.option("--repair", is_flag=True, help="Repair differences, then verify again.")
 @index_options
-def verify_command(*, sample: int | None, seed: int | None, repair: bool, given: Given) -> None:
-    """Verify that the index is undamaged and matches its files.
+def verify_command(
+    *, name: str | None, quote: str | None, sample: int | None, seed: int | None, repair: bool, given: Given
+) -> None:
+    """Verify a quote, or the index against its files.
 
-    It verifies text, fields, vectors and postings of each chunk, and files that changed. Exit codes: 0 no differences,
-    1 differences, 2 no differences, but some chunks can't be verified.
+    With --quote, NAME is a path with lines (guide.md:120-160), a path or the ID of a chunk. If the quote is elsewhere
+    in the document, its lines are printed.
+
+    Without NAME, it verifies text, fields, vectors and postings of each chunk, and files that changed. Exit codes: 0 no
+    differences, 1 differences, 2 no differences, but some chunks can't be verified.
     """
+    if name is not None or quote is not None:
+        if name is None or quote is None:
+            msg = "a quote is verified with both: retrieval verify guide.md:120-160 --quote TEXT"
+            raise click.UsageError(msg)
+        _verify_quote(given, name, quote)
+        return
     from retrieval_core.service.checking import IntegrityRequest, check_integrity  # noqa: PLC0415 - help needs none
 
     report = call_service(given, check_integrity, IntegrityRequest, sample=sample, seed=seed, repair=repair)
@@ -87,6 +100,25 @@ def verify_command(*, sample: int | None, seed: int | None, repair: bool, given:
         _print_integrity(report)
     if code := {"clean": 0, "mismatch": FAILURE, "unverifiable": UNVERIFIABLE}[report.verdict]:
         raise SystemExit(code)
+
+
+def _verify_quote(given: Given, name: str, quote: str) -> None:
+    from retrieval_core.service.checking import QuoteRequest, verify_quote  # noqa: PLC0415 - help needs none
+
+    response = call_service(given, verify_quote, QuoteRequest, id=name, quote=quote)
+    is_there = response.is_cited
+    if given.as_json:
+        print_json(response)
+    elif is_there:
+        say(f"✓ {response.location} contains the quote ({response.verdict})", fg="green")
+    elif response.verdict == "not_found":
+        say(f"✗ The document of {name} doesn't contain the quote", fg="red")
+    else:
+        say(f"✗ {name} doesn't contain the quote; {response.location} does ({response.verdict})", fg="red")
+    if response.file_changed:
+        warn("The file was changed after it was indexed: these are the lines of then")
+    if not is_there:
+        raise SystemExit(FAILURE)
 
 
 def _print_integrity(report: IntegrityResponse) -> None:
@@ -113,6 +145,36 @@ def _print_integrity(report: IntegrityResponse) -> None:
     repaired = f"{count(len(report.repaired), 'document')} repaired" if report.repaired else None
     differences = count(found, "difference") if found else "no differences"
     say(format_footer(total, differences, repaired, f"{report.seconds:.1f} s"))
+
+
+@click.command("fetch")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--lines-around", type=click.IntRange(0), default=0, help="Add N lines before and after.  [default: 0]")
+@index_options
+def fetch_command(*, names: tuple[str, ...], lines_around: int, given: Given) -> None:
+    """Print the text of chunks, documents or lines.
+
+    NAMES are IDs, paths, paths with lines (guide.md:120-160) or globs (docs/**/*.md). Lines are those of the indexed
+    text. Each text has its path and lines above it.
+    """
+    from retrieval_core.service.passages import PassagesRequest, read_passages  # noqa: PLC0415 - help needs none
+
+    response = call_service(given, read_passages, PassagesRequest, ids=names, lines_around=lines_around)
+    if given.as_json:
+        print_json(response)
+    else:
+        for number, passage in enumerate(response.passages):
+            if passage.error is not None:
+                warn(passage.error)
+                continue
+            say("\n" * (number > 0) + (passage.location or passage.id), fg="cyan")
+            if passage.file_changed:
+                warn(f"{passage.source} was changed after it was indexed: these are the lines of then")
+            say(passage.text)
+        if response.omitted:
+            warn(f"{count(response.omitted, 'document')} more not shown: use a narrower glob")
+    if any(passage.error is not None for passage in response.passages):
+        raise SystemExit(FAILURE)
 
 
 @click.command("list")

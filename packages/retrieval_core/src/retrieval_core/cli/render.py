@@ -28,6 +28,7 @@ from retrieval_core.pipeline.results import syntax_summary
 from retrieval_core.pipeline.stages.format import shown_text
 from retrieval_core.run.observe.observer import explain
 from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, RetrievalDone, format_citation
+from retrieval_core.types.documents import format_range
 from retrieval_core.types.escapes import escape_name
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ def print_matches(found: GrepResponse) -> None:
 
 def _heading(rank: int, hit: Hit, score: float, sides: Collection[str]) -> str:
     chunk = hit.chunk
+    lines = f":{format_range(*hit.lines)}" if hit.lines else ""
     places = [] if hit.source_index is None else [f" in {escape_name(hit.source_index)}"]
     if chunk.page_span:
         first, last = chunk.page_span.first, chunk.page_span.last
@@ -219,7 +221,7 @@ def _heading(rank: int, hit: Hit, score: float, sides: Collection[str]) -> str:
         ranks += [f"via {kind}" for kind in dict.fromkeys(origin.kind for origin in hit.found_by)]
     return (
         styled(f"{rank}. ", bold=True)
-        + styled(escape_name(chunk.document_id), fg="cyan", bold=True)
+        + styled(escape_name(chunk.document_id) + lines, fg="cyan", bold=True)
         + styled("".join(places), fg="cyan")
         + styled(f"   {' · '.join([f'score {score:.2f}', *ranks])}", dim=True)
     )

@@ -154,7 +154,7 @@ class SearchQuery(_Model):
 class ChunkMetadata(_Model):
     """Source of a result."""
 
-    left_out = frozenset({"position", "timestamp", "document_title", "index", "payload_chunk_id"})
+    left_out = frozenset({"position", "timestamp", "document_title", "index", "payload_chunk_id", "lines"})
 
     chunk_id: _Words
     """A UUID, or the id that the index has for the chunk, such as ``guide.md#3``."""
@@ -169,6 +169,8 @@ class ChunkMetadata(_Model):
     """Name of its index, if the request searched several."""
     payload_chunk_id: StrictStr | Annotated[int, Field(strict=True)] | None = None
     """The ``chunk_id`` among the chunk's own fields, as the program that wrote them chose it."""
+    lines: tuple[_Rank, _Rank] | None = None
+    """First and last line, from 1, of the document as it was indexed."""
 
 
 class SearchResult(_Model):

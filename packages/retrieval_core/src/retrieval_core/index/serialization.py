@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     )
 
 _CHUNK = (
-    "id document_id text title source section_path page_span row_range item_range span chunk_index total_chunks "
+    "id document_id text title source section_path page_span row_range item_range lines span chunk_index total_chunks "
     "parent_id content_hash timestamp embedding_model metadata"
 )
-_CITATION = "number document_id chunk_ids source title section_path page_span row_range item_range quotes"
+_CITATION = "number document_id chunk_ids source title section_path page_span row_range item_range lines quotes"
 _SENTENCE = "text span says_something needs_source attributions"
 
 
@@ -48,7 +48,8 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
 def hit_to_json(hit: Hit, rank: int) -> dict[str, Any]:
     """Return a hit as JSON: its rank, from 1, its scores and where it is from, then its chunk.
 
-    ``found_by``, ``excerpts`` and ``source_index`` are there where the hit has them.
+    ``found_by``, ``excerpts`` and ``source_index`` are there where the hit has them. The lines of a hit with excerpts
+    are those of the excerpts.
     """
     own: dict[str, Any] = {
         "rank": rank,
@@ -58,7 +59,8 @@ def hit_to_json(hit: Hit, rank: int) -> dict[str, Any]:
     own |= {name: value for name, value in _fields(hit, "found_by excerpts").items() if value}
     if hit.source_index is not None:
         own["source_index"] = hit.source_index
-    return {**own, **chunk_to_json(hit.chunk)}
+    shown = hit.chunk if not hit.excerpts else replace(hit.chunk, lines=hit.lines)
+    return {**own, **chunk_to_json(shown)}
 
 
 def result_to_json(result: RetrievalResult, *, with_trace: bool = False) -> dict[str, Any]:

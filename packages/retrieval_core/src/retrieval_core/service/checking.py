@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from retrieval_core.errors import NotFoundError, NotPermittedError, RetrievalError
-from retrieval_core.service.reading import ChunkRequest, IndexName, ReadRequest, read, read_chunk
-from retrieval_core.service.service_context import WHOLE, ServiceModel
+from retrieval_core.service.reading import ChunkRequest, Id, ReadRequest, read, read_chunk
+from retrieval_core.service.service_context import WHOLE, IndexName, ServiceModel
 from retrieval_core.text.quotes import find_quote
+from retrieval_core.types.documents import lines_of
 from retrieval_core.types.integrity import IntegrityVerdict  # noqa: TC001 - pydantic reads annotations
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ MARK = " […]"
 """Marks a cut."""
 
 
-class QuoteRequest(ChunkRequest):
-    """A quote, and the chunk or document that should contain it."""
+class QuoteRequest(ServiceModel):
+    """A quote, and the chunk, lines or document that should contain it."""
 
+    id: Annotated[Id, Field(description="ID of a search result or document, or path:120-160")]
+    index: IndexName = None
     quote: Annotated[str, Field(min_length=1, max_length=LONGEST_QUOTE, description="The quoted words")]
 
 
@@ -46,7 +49,7 @@ class QuoteResponse(ServiceModel):
     ]
     where: Annotated[
         Literal["passage", "document"] | None,
-        Field(description="passage: in the chunk; document: only elsewhere in its document"),
+        Field(description="passage: in the chunk or lines; document: only elsewhere in its document"),
     ] = None
     text: Annotated[
         str | None,
@@ -55,6 +58,9 @@ class QuoteResponse(ServiceModel):
     offset: Annotated[int | None, Field(description="Start of the words in the chunk or document, in code points")] = (
         None
     )
+    location: Annotated[str | None, Field(description="Path with the lines of the words: guide.md:120-121")] = None
+    lines: Annotated[tuple[int, int] | None, Field(description="First and last line of the words, from 1")] = None
+    is_cited: Annotated[bool, Field(description="Whether the named chunk, lines or document contain it")] = False
     file_changed: Annotated[bool, Field(description="Whether the file was changed after it was indexed")]
 
 
@@ -155,15 +161,16 @@ async def verify_quote(context: ServiceContext, request: QuoteRequest) -> QuoteR
     """
     try:
         entry = await read(context, ReadRequest(id=request.id, index=request.index))
-    except NotFoundError:
-        raise NotFoundError("Chunk", request.id) from None
-    chunk = entry.chunk
+    except NotFoundError as error:
+        raise NotFoundError("Chunk", request.id, error.reason) from None
+    chunk, is_part = entry.of_document, entry.is_part
     changed = chunk is not None and chunk.id in await changed_since(context, request.index, (chunk,))
     if (found := await _find(request.quote, entry)) is not None:
-        return _response(found, entry, "document" if chunk is None else "passage", changed=changed)
-    if chunk is not None:
+        where = "passage" if is_part else "document"
+        return _response(found, entry, where, is_cited=True, changed=changed)
+    if is_part:
         with suppress(NotFoundError):
-            document = await read(context, ReadRequest(id=chunk.document_id, index=request.index))
+            document = await read(context, ReadRequest(id=entry.document_id, index=request.index))
             if (found := await _find(request.quote, document)) is not None:
                 return _response(found, document, "document", changed=changed)
     text = entry.text if len(entry.text) <= LONGEST_ECHO else f"{entry.text[: LONGEST_ECHO - len(MARK)].rstrip()}{MARK}"
@@ -209,12 +216,21 @@ async def _find(quote: str, entry: ReadResponse) -> QuoteMatch | None:
 
 
 def _response(
-    found: QuoteMatch, entry: ReadResponse, where: Literal["passage", "document"], *, changed: bool
+    found: QuoteMatch,
+    entry: ReadResponse,
+    where: Literal["passage", "document"],
+    *,
+    changed: bool,
+    is_cited: bool = False,
 ) -> QuoteResponse:
+    lines = lines_of(entry.text, found.spans[0].start, found.spans[-1].end, entry.lines)
     return QuoteResponse(
         verdict=found.verdict,
         where=where,
         text=found.words_of(entry.text),
         offset=found.spans[0].start,
+        location=replace(entry, lines=lines).location,
+        lines=lines,
+        is_cited=is_cited,
         file_changed=changed,
     )

@@ -15,8 +15,7 @@ from pydantic import Field
 
 from retrieval_core.errors import NotYetEmbeddedError, RetrievalError, StoreError
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
-from retrieval_core.service.reading import IndexName, in_utc
-from retrieval_core.service.service_context import WHOLE, ServiceModel
+from retrieval_core.service.service_context import WHOLE, IndexName, ServiceModel, in_utc
 from retrieval_core.types.filters import Glob, chunk_fields
 
 if TYPE_CHECKING:

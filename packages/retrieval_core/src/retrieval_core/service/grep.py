@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from retrieval_core.pipeline.grep import MOST_CONTEXT, MOST_LINES
-from retrieval_core.service.reading import IndexName  # noqa: TC001 - pydantic reads annotations
-from retrieval_core.service.service_context import WHOLE, ServiceModel
+from retrieval_core.service.service_context import WHOLE, IndexName, ServiceModel
 from retrieval_core.service.tenancy import narrow
 from retrieval_core.text.patterns import LONGEST_PATTERN
 from retrieval_core.types.grep import GrepOutput  # noqa: TC001 - pydantic reads annotations

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from retrieval_core.errors import InvalidParameterError, NotPermittedError
 from retrieval_core.ingest.report import ColumnNote
-from retrieval_core.service.reading import IndexName  # noqa: TC001 - pydantic reads annotations
-from retrieval_core.service.service_context import ServiceModel
+from retrieval_core.service.service_context import IndexName, ServiceModel
 from retrieval_core.service.writing import FileWarning, IngestResponse
 
 if TYPE_CHECKING:

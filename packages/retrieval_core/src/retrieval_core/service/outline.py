@@ -9,8 +9,8 @@ from pydantic import Field
 
 from retrieval_core.errors import NotFoundError
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.service.reading import ChunkRequest, IndexName, read_chunk
-from retrieval_core.service.service_context import ServiceModel
+from retrieval_core.service.reading import ChunkRequest, read_chunk
+from retrieval_core.service.service_context import IndexName, ServiceModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from retrieval_core.errors import InvalidParameterError, NotFoundError, UnreadableFileError
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.service.service_context import WHOLE, ServiceModel
+from retrieval_core.service.service_context import WHOLE, IndexName, ServiceModel, in_utc
+from retrieval_core.types.documents import first_line_of, format_range
+from retrieval_core.types.escapes import escape_name
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from retrieval_core.ports import Store
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.types import JSON, Chunk, Document
     from retrieval_core.types.filters import Filter
@@ -29,9 +32,14 @@ WIDEST_PICTURE = 2_000
 NARROWEST_PICTURE = 100
 BETWEEN = "\n\n"
 """What joins the chunks of a document without its text."""
+MOST_LINES_AROUND = 500
+MOST_PASSAGES = 50
+"""Texts that one request reads."""
+MOST_SUGGESTED = 5
+"""Names that a message lists."""
+_WITH_LINES = re.compile(r"(?P<name>.+):(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?", re.DOTALL)
 
 Id = Annotated[str, Field(min_length=1)]
-IndexName = Annotated[str | None, Field(description="Name of the index. Default: the first one")]
 NeighborCount = Annotated[int, Field(ge=0, le=MOST_NEIGHBORS), WHOLE]
 
 
@@ -42,12 +50,20 @@ class ChunkRequest(ServiceModel):
     index: IndexName = None
 
 
-class ReadRequest(ServiceModel):
-    """A request for the text of a chunk or document."""
+class AroundRequest(ServiceModel):
+    """What is read around a text."""
 
-    id: Annotated[Id, Field(description="ID of a search result or document")]
     index: IndexName = None
     around: Annotated[NeighborCount, Field(description="Chunks to add before and after a chunk")] = 0
+    lines_around: Annotated[
+        int, Field(ge=0, le=MOST_LINES_AROUND, description="Lines to add before and after a chunk or lines"), WHOLE
+    ] = 0
+
+
+class ReadRequest(AroundRequest):
+    """A request for the text of a chunk, of lines or of a document."""
+
+    id: Annotated[Id, Field(description="ID of a search result or document, or a path, also with lines: path:120-160")]
 
 
 class NeighborsRequest(ChunkRequest):
@@ -93,6 +109,11 @@ class ReadResponse:
     Attributes:
         fields: The fields that filters can name, without the text.
         chunk: The chunk; ``None`` for a document.
+        document_id: ID of the document.
+        lines: First and last line of the text, from 1; ``None`` if unknown.
+        of_document: Any chunk of the document.
+        is_part: Whether it is a chunk or some lines, not a whole document.
+        file_changed: Whether the file was changed after it was indexed; :func:`read` doesn't look.
     """
 
     id: str
@@ -101,6 +122,17 @@ class ReadResponse:
     text: str
     fields: Mapping[str, JSON]
     chunk: Chunk | None = None
+    document_id: str = ""
+    lines: tuple[int, int] | None = None
+    of_document: Chunk | None = None
+    is_part: bool = False
+    file_changed: bool = False
+
+    @property
+    def location(self) -> str:
+        """The document, with the lines if they are known: ``guide.md:120-160``."""
+        name = escape_name(self.document_id or self.id)
+        return f"{name}:{format_range(*self.lines)}" if self.lines else name
 
 
 class DocumentChunk(ServiceModel):
@@ -111,6 +143,7 @@ class DocumentChunk(ServiceModel):
     end: Annotated[int, Field(description="End in the text of the whole document, in code points")]
     section_path: Annotated[tuple[str, ...], Field(description="Headings above the chunk, outermost first")]
     page_span: Annotated[tuple[int, int] | None, Field(description="First and last page, from 1")] = None
+    lines: Annotated[tuple[int, int] | None, Field(description="First and last line, from 1")] = None
 
 
 class DocumentResponse(ServiceModel):
@@ -159,29 +192,152 @@ async def read_chunk(context: ServiceContext, request: ChunkRequest) -> Chunk:
 
 
 async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
-    """Return the text of a chunk or document. If the text of a document isn't stored, its chunks are joined.
+    """Return the text of a chunk, of lines or of a document. If a document isn't stored, its chunks are joined.
+
+    A name may be the ID of a chunk or document, a path with lines (``guide.md:120-160``), or the end of a path that
+    only one document has.
 
     Raises:
-        NotFoundError: There is no such chunk or document that the caller may see.
+        NotFoundError: There is nothing of that name that the caller may see, or several documents have it.
         StoreError: The index can't be read.
     """
-    wanted, tenant = request.id, context.tenant
     store = await context.index(request.index).store()
-    found = await store.fetch(FetchRequest(chunk_ids=(wanted,), document_ids=(wanted,), filter=tenant))
+    if (found := await _read_named(context, store, request, request.id)) is not None:
+        if found.chunk is None or found.lines is None or not request.lines_around:
+            return found
+        return await _read_lines(context, store, found, found.lines, request.lines_around)
+    given = _WITH_LINES.fullmatch(request.id)
+    name = request.id if given is None else given["name"]
+    found = None if given is None else await _read_named(context, store, request, name)
+    if found is None:
+        found = await _read_named(context, store, request, await _find_document(context, request.index, name))
+    if found is None:  # it was removed meanwhile
+        raise NotFoundError("Document", request.id)
+    if given is None:
+        return found
+    lines = int(given["first"]), int(given["last"] or given["first"])
+    return await _read_lines(context, store, found, lines, request.lines_around)
+
+
+async def _read_named(context: ServiceContext, store: Store, request: ReadRequest, wanted: str) -> ReadResponse | None:
+    """Return a chunk or a whole document by its ID; ``None`` if there is none that the caller may see."""
+    tenant = context.tenant
+    first = ChunkRange(wanted, 0, 0)
+    found = await store.fetch(FetchRequest(chunk_ids=(wanted,), document_ids=(wanted,), ranges=(first,), filter=tenant))
     if (chunk := found.chunks.get(wanted)) is not None:
-        text = chunk.text
+        text, lines = chunk.text, chunk.lines
         if request.around:
             near = NeighborsRequest(id=wanted, index=request.index, before=request.around, after=request.around)
-            text = _join_texts(await read_neighbors(context, near)) or text
-        return ReadResponse(chunk.id, chunk.title, chunk.source, text, chunk_fields(chunk), chunk)
+            chunks = await read_neighbors(context, near)
+            text = _join_texts(chunks) or text
+            known = [each.lines for each in chunks if each.lines is not None]
+            lines = (known[0][0], known[-1][1]) if len(known) == len(chunks) else lines
+        fields = chunk_fields(chunk)
+        return ReadResponse(
+            chunk.id, chunk.title, chunk.source, text, fields, chunk, chunk.document_id, lines, chunk, is_part=True
+        )
     document = found.documents.get(wanted)
     if document is not None and _may_see(document, tenant):
-        return ReadResponse(document.id, document.title, document.source, document.text, _fields_of(document))
+        beginning = next(iter(found.chunks.values()), None)
+        return ReadResponse(
+            document.id,
+            document.title,
+            document.source,
+            document.text,
+            _fields_of(document),
+            document_id=document.id,
+            lines=_lines_of_document(document.text, found.chunks.values()),
+            of_document=beginning,
+        )
     found = await store.fetch(FetchRequest(ranges=(ChunkRange.whole(wanted),), filter=tenant))
     if not found.chunks:
-        raise NotFoundError("Document", wanted)
-    whole = _joined(wanted, _in_order(found.chunks.values()))
-    return ReadResponse(wanted, whole.title, whole.source, whole.text, {"source": whole.source})
+        return None
+    chunks = _in_order(found.chunks.values())
+    whole = _joined(wanted, chunks)
+    return ReadResponse(
+        wanted,
+        whole.title,
+        whole.source,
+        whole.text,
+        {"source": whole.source},
+        document_id=wanted,
+        of_document=chunks[0],
+    )
+
+
+async def _read_lines(
+    context: ServiceContext, store: Store, found: ReadResponse, lines: tuple[int, int], around: int
+) -> ReadResponse:
+    """Return some lines of the document of what was read, with those around them."""
+    name = found.document_id
+    whole = FetchRequest(document_ids=(name,), ranges=(ChunkRange.whole(name),), filter=context.tenant)
+    fetched = await store.fetch(whole)
+    document, chunks = fetched.documents.get(name), _in_order(fetched.chunks.values())
+    if document is not None and _may_see(document, context.tenant):
+        first = first_line_of(document.text, chunks)
+        texts = {} if first is None else dict(enumerate(_lines_in(document.text), first))
+    else:
+        texts = _lines_of_chunks(chunks)
+    if not texts:
+        msg = "table rows have none, and those of other documents are unknown if an older version indexed them"
+        raise NotFoundError("Lines", f"of {name}", msg)
+    first, last = min(texts), max(texts)
+    shown = range(max(first, lines[0] - around), min(last, lines[1] + around) + 1)
+    if not shown or lines[0] > lines[1]:
+        above = f"; lines 1 to {first - 1} are in its metadata" if first > 1 else ""
+        msg = f"it has lines {first} to {last}{above}"
+        raise NotFoundError("Lines", f"{format_range(*lines)} of {name}", msg)
+    text = "\n".join(texts.get(number, "") for number in shown)
+    return replace(found, text=text, lines=(shown[0], shown[-1]), is_part=True)
+
+
+def _lines_in(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n")
+
+
+def _lines_of_document(text: str, chunks: Iterable[Chunk]) -> tuple[int, int] | None:
+    first = first_line_of(text, chunks)
+    return None if first is None else (first, first + len(_lines_in(text)) - 1)
+
+
+def _lines_of_chunks(chunks: Iterable[Chunk]) -> dict[int, str]:
+    """Return the lines that chunks of one document have, by their numbers."""
+    texts: dict[int, str] = {}
+    for chunk in chunks:
+        if chunk.lines is not None:
+            for number, text in enumerate(chunk.text.split("\n"), chunk.lines[0]):
+                texts[number] = f"{texts[number]} {text}" if number in texts else text
+    return texts
+
+
+async def _find_document(context: ServiceContext, index: str | None, name: str) -> str:
+    """Return the ID of the document that a name is meant for: a path, or the end of one that is the only one.
+
+    Raises:
+        NotFoundError: There is none, or more than one.
+    """
+    from retrieval_core.service.contents import document_ids  # noqa: PLC0415 - it imports this module
+
+    path = name.replace("\\", "/")
+    while path.startswith("./"):
+        path = path[2:]
+    ids = await document_ids(context, index)
+    if path in ids:
+        return path
+    ends = [each for each in ids if each.endswith(f"/{path}")]
+    if len(ends) == 1:
+        return ends[0]
+    if ends:
+        raise NotFoundError("Document", name, f"{len(ends)} documents end with it: {_listed(ends)}. Pass one of them")
+    document, mark, _ = name.rpartition("#")
+    if mark and document in ids:
+        raise NotFoundError("Chunk", name, f"{document} has no such chunk any more. Search again, or read {document}")
+    similar = [each for each in ids if path.rpartition("/")[2] == each.rpartition("/")[2]]
+    raise NotFoundError("Document", name, f"there is {_listed(similar)}" if similar else None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(escape_name, names[:MOST_SUGGESTED])) + " …" * (len(names) > MOST_SUGGESTED)
 
 
 async def read_neighbors(context: ServiceContext, request: NeighborsRequest) -> tuple[Chunk, ...]:
@@ -233,6 +389,7 @@ async def read_document(context: ServiceContext, request: DocumentRequest) -> Do
                 end=stop,
                 section_path=chunk.section_path,
                 page_span=None if chunk.page_span is None else (chunk.page_span.first, chunk.page_span.last),
+                lines=chunk.lines,
             )
             for chunk, start, stop in whole.placed
             if start < end and stop > request.offset
@@ -271,12 +428,6 @@ async def read_picture(context: ServiceContext, request: PictureRequest) -> byte
         return await index.apicture_of_page(chunk, request.width, request.page)
     except (UnreadableFileError, InvalidParameterError) as error:
         raise _no_page(request, error) from None
-
-
-def in_utc(moment: datetime) -> str:
-    """Return a time as ``YYYY-MM-DDTHH:MM:SSZ``. A time without a zone is read as UTC."""
-    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return aware.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"  # strftime writes the year 922 with 3 digits
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from datetime import UTC
+from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from retrieval_core.errors import NotPermittedError
 from retrieval_core.service.redaction import message_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from retrieval_core.service.redaction import Redact
     from retrieval_core.service.served import ServedIndex, ServedIndexes
     from retrieval_core.types.filters import Filter
@@ -28,6 +31,15 @@ WHOLE = BeforeValidator(_as_whole)
 """JSON has one kind of number: 5.0 is as whole as 5. Put it after the bounds, or the JSON schema lacks them."""
 SEVERAL = BeforeValidator(_as_tuple)
 """A JSON array for a tuple; put it last."""
+
+
+IndexName = Annotated[str | None, Field(description="Name of the index. Default: the first one")]
+
+
+def in_utc(moment: datetime) -> str:
+    """Return a time as ``YYYY-MM-DDTHH:MM:SSZ``. A time without a zone is read as UTC."""
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return aware.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"  # strftime writes the year 922 with 3 digits
 
 
 class ServiceModel(BaseModel):

@@ -12,8 +12,7 @@ from unicodedata import normalize
 from pydantic import AfterValidator, Field
 
 from retrieval_core.index.settings import base_folder
-from retrieval_core.service.reading import IndexName  # noqa: TC001 - pydantic reads annotations
-from retrieval_core.service.service_context import ServiceModel
+from retrieval_core.service.service_context import IndexName, ServiceModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping

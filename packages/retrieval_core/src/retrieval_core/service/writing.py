@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from retrieval_core.errors import InvalidParameterError, NotFoundError, UnreadableFileError
-from retrieval_core.service.reading import IndexName  # noqa: TC001 - pydantic reads annotations
-from retrieval_core.service.service_context import SEVERAL, ServiceModel
+from retrieval_core.service.service_context import SEVERAL, IndexName, ServiceModel
 from retrieval_core.types import Document
 
 if TYPE_CHECKING:

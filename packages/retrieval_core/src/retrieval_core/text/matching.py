@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from retrieval_core.text.analysis import STOP_WORDS, Analyzer
 from retrieval_core.text.figures import Figure, figures_in
 from retrieval_core.text.sentences import sentences_of, trim
-from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from retrieval_core.types import Citation
+    from retrieval_core.types import Citation, Quote, Span
 
 NEIGHBOURS = 3
 """The most sentences of one quote; a fact is seldom spread over more."""
@@ -207,10 +206,7 @@ class SearchedPassage:
         return tuple(self._quote(self._units[first], self._units[last]) for first, last in joined)
 
     def _quote(self, first: _Unit, last: _Unit) -> Quote:
-        quote = self.citation.quotes[first.quote]
-        start, end = first.span.start, last.span.end
-        begin = None if quote.span is None else quote.span.start
-        return Quote(quote.text[start:end], None if begin is None else Span(begin + start, begin + end))
+        return self.citation.quotes[first.quote].part(first.span.start, last.span.end)
 
     def _text(self, unit: _Unit) -> str:
         return self.citation.quotes[unit.quote].text[unit.span.start : unit.span.end]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from retrieval_core.types.documents import FrozenDict, PageSpan, Span, content_hash, format_citation, freeze
+from retrieval_core.types.documents import FrozenDict, PageSpan, Span, content_hash, format_citation, freeze, lines_of
 from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
@@ -33,15 +33,27 @@ class Quote:
         text: The words.
         span: Range of the document's text; ``None`` for a chunk that was added without a document.
         content_hash: Default: :func:`content_hash` of ``text``.
+        lines: First and last line, from 1; ``None`` if unknown.
     """
 
     text: str
     span: Span | None = None
     content_hash: str = ""
+    lines: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if not self.content_hash:
             object.__setattr__(self, "content_hash", content_hash(self.text))
+
+    def part(self, start: int, end: int) -> Quote:
+        """Return a part of the words, with its place in the document.
+
+        Args:
+            start: Start in the text of the quote, in code points.
+            end: End in the text of the quote, in code points.
+        """
+        span = None if self.span is None else Span(self.span.start + start, self.span.start + end)
+        return Quote(self.text[start:end], span, lines=lines_of(self.text, start, end, self.lines))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -71,6 +83,12 @@ class Citation(Display):
     section_path: tuple[str, ...] = ()
     row_range: tuple[int, int] | None = None
     item_range: tuple[int, int] | None = None
+
+    @property
+    def lines(self) -> tuple[int, int] | None:
+        """First and last line of the quotes, from 1; ``None`` if unknown."""
+        known = [quote.lines for quote in self.quotes if quote.lines is not None]
+        return (min(first for first, _ in known), max(last for _, last in known)) if known else None
 
     def _facts(self) -> Mapping[str, object]:
         quotes = " […] ".join(quote.text for quote in self.quotes)
@@ -253,12 +271,14 @@ def _as_mapping(passage: ContextPassage) -> Metadata:
             "section_path": citation.section_path,
             "row_range": citation.row_range,
             "item_range": citation.item_range,
+            "lines": citation.lines,
             "quotes": tuple(
                 FrozenDict(
                     {
                         "text": quote.text,
                         "span": None if quote.span is None else (quote.span.start, quote.span.end),
                         "content_hash": quote.content_hash,
+                        "lines": quote.lines,
                     }
                 )
                 for quote in citation.quotes

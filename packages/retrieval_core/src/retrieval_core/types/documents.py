@@ -170,19 +170,24 @@ class Span:
 
 
 def lines_of(text: str, start: int, end: int, lines: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return the first and last line of a part of a text.
+    """Return the first and last line of a part of a text, without the white space around the part.
 
     Args:
         text: Such as that of a chunk.
         start: Start of the part in the text, in code points.
         end: End of the part in the text, in code points.
-        lines: First and last line of the whole text. If the text has another number of lines, each of its parts has
-            all of these.
+        lines: First and last line of the whole text, with or without the white space around it. If the text has another
+            number of lines, each of its parts has all of these.
     """
-    if lines is None or lines[1] - lines[0] != text.count("\n"):
-        return lines
+    if lines is None:
+        return None
+    origin, count, words = 0, text.count("\n"), text.strip()
+    if lines[1] - lines[0] not in {count, count - text.endswith("\n")}:
+        if lines[1] - lines[0] != words.count("\n"):
+            return lines
+        origin = text.find(words)
     kept = text[start:end].strip()
-    first = lines[0] + text.count("\n", 0, text.find(kept, start))
+    first = lines[0] + text.count("\n", origin, text.find(kept, start))
     return first, first + kept.count("\n")
 
 
@@ -453,12 +458,21 @@ class Place(Protocol):
         """First and last list item, from 1."""
         ...
 
+    @property
+    def lines(self) -> tuple[int, int] | None:
+        """First and last line, from 1."""
+        ...
+
+
+_LINES_AT_END = re.compile(r":(?=\d+(?:-\d+)?\Z)")
+
 
 def format_citation(place: Place) -> str:
-    """Return a citation as one line, such as ``Doc: guide.pdf | Page: 3-4 | Section: Setup > Linux``.
+    """Return a citation as one line, such as ``Doc: guide.md:12-18 | Section: Setup > Linux``.
 
-    A document whose ID is a UUID is named by its source, if known. Ranges of table rows and list items come last. Names
-    are escaped, so they can't forge parts of the line.
+    The first and last line follow the document's name; a single line is one number, as in ``guide.md:12``. A document
+    whose ID is a UUID is named by its source, if known. Pages, table rows and list items follow, such
+    as ``Page: 3-4``. Names are escaped, so they can't forge parts of the line.
 
     Args:
         place: A chunk or a citation.
@@ -469,7 +483,9 @@ def format_citation(place: Place) -> str:
             print(format_citation(index.retrieve("how far away is the moon").hits[0].chunk))
     """
     name = (_UUID.fullmatch(place.document_id) and place.source) or place.document_id
-    parts = [f"Doc: {escape_name(name)}"]
+    shown = escape_name(name)
+    shown = f"{shown}:{format_range(*place.lines)}" if place.lines else _LINES_AT_END.sub(r"\\u003a", shown)
+    parts = [f"Doc: {shown}"]
     if place.page_span:
         parts.append(f"Page: {format_range(place.page_span.first, place.page_span.last)}")
     if place.section_path:

@@ -11,6 +11,7 @@ from retrieval_core.types.documents import (
     Span,
     clean_texts,
     freeze,
+    lines_of,
 )
 from retrieval_core.types.escapes import Display
 
@@ -154,6 +155,13 @@ class Hit(Display):
     def id(self) -> str:
         """The ID of the chunk."""
         return self.chunk.id
+
+    @property
+    def lines(self) -> tuple[int, int] | None:
+        """First and last line, from 1: of the excerpts, or of the chunk without them; ``None`` if unknown."""
+        if not self.excerpts:
+            return self.chunk.lines
+        return lines_of(self.chunk.text, self.excerpts[0].start, self.excerpts[-1].end, self.chunk.lines)
 
     def _facts(self) -> Mapping[str, object]:
         own = {"id": self.id, "score": self.score, "source_index": self.source_index}

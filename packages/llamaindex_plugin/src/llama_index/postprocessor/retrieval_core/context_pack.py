@@ -212,6 +212,7 @@ def _added(passage: ContextPassage, found: NodeWithScore) -> BaseNode:
         section_path=citation.section_path,
         row_range=citation.row_range,
         item_range=citation.item_range,
+        lines=citation.lines,
         title=citation.title,
         source=citation.source,
     )

@@ -7,7 +7,7 @@ query, and has flat values only (text and numbers), as many vector stores of Lla
   ``embedding_model``, ``citation``, ``content_hash`` and ``source_index`` as in :class:`retrieval_core.Chunk`;
 - ``section_path`` as one text, ``The moon > Distance``; a ``>`` or ``\`` inside a heading has a ``\`` before it;
 - ranges as two numbers, both included but for the end of the span: ``first_page`` and ``last_page``, ``first_row`` and
-  ``last_row``, ``first_item`` and ``last_item``, ``span_start`` and ``span_end``.
+  ``last_row``, ``first_item`` and ``last_item``, ``first_line`` and ``last_line``, ``span_start`` and ``span_end``.
 
 Values of ``None`` are left out. If the user has a field of one of these names, it keeps the name, as in filters. The
 provenance of that name then begins with ``retrieval_core_``.
@@ -308,6 +308,7 @@ def chunk_from_node(node: BaseNode) -> Chunk:
             parent_id=facts["parent_id"],
             row_range=_pair(facts, "first_row", "last_row"),
             item_range=_pair(facts, "first_item", "last_item"),
+            lines=_pair(facts, "first_line", "last_line"),
             title=facts["title"],
             source=facts["source"],
             timestamp=datetime.fromisoformat(facts["timestamp"]) if facts["timestamp"] else None,
@@ -375,6 +376,7 @@ def _provenance(chunk: Chunk, source_index: str | None) -> dict[str, Any]:
     pages = chunk.page_span
     first_row, last_row = chunk.row_range or (None, None)
     first_item, last_item = chunk.item_range or (None, None)
+    first_line, last_line = chunk.lines or (None, None)
     return {
         "citation": format_citation(chunk),
         "document_id": chunk.document_id,
@@ -387,6 +389,8 @@ def _provenance(chunk: Chunk, source_index: str | None) -> dict[str, Any]:
         "last_row": last_row,
         "first_item": first_item,
         "last_item": last_item,
+        "first_line": first_line,
+        "last_line": last_line,
         "span_start": chunk.span.start if chunk.span else None,
         "span_end": chunk.span.end if chunk.span else None,
         "chunk_index": chunk.chunk_index,

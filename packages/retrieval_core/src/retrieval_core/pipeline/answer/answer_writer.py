@@ -360,7 +360,5 @@ def _check(number: int, verified: Verified, quoted: Sequence[tuple[int, Quote]])
         return SentenceCheck(number, "not_found", reason=verified.reason)
     passage, quote = quoted[verified.passage]
     start = quote.text.index(verified.quote)
-    span = None
-    if quote.span is not None:
-        span = Span(quote.span.start + start, quote.span.start + start + len(verified.quote))
-    return SentenceCheck(number, verified.verdict, passage, Quote(verified.quote, span), verified.reason)
+    decisive = quote.part(start, start + len(verified.quote))
+    return SentenceCheck(number, verified.verdict, passage, decisive, verified.reason)

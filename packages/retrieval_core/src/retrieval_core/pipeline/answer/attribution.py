@@ -120,14 +120,12 @@ class AttributionIndex:
         if found is None:
             return sentence
         number, quote = next((number, quote) for number, quote in quotes if found.quote in quote.text)
-        start, span = quote.text.index(found.quote), None
-        if quote.span is not None:
-            span = Span(quote.span.start + start, quote.span.start + start + len(found.quote))
+        start = quote.text.index(found.quote)
         attributions = tuple(
             each if each.problem == "unknown" else replace(each, citation=None, problem="contradicted")
             for each in sentence.attributions
         )
-        check = SentenceCheck(index, "contradicted", number, Quote(found.quote, span), found.reason)
+        check = SentenceCheck(index, "contradicted", number, quote.part(start, start + len(found.quote)), found.reason)
         return replace(sentence, attributions=attributions, check=check)
 
     def _quotes(self, attribution: Attribution, text: str) -> tuple[Quote, ...]:

@@ -379,11 +379,7 @@ class QuoteCandidate:
 
     def quoted(self, span: Span) -> Quote:
         """Return a stretch of the quote that it is in."""
-        quote = self.passage.citation.quotes[self.part]
-        if quote.span is None:
-            return Quote(quote.text[span.start : span.end])
-        start = quote.span.start
-        return Quote(quote.text[span.start : span.end], Span(start + span.start, start + span.end))
+        return self.passage.citation.quotes[self.part].part(span.start, span.end)
 
 
 def candidates(pack: ContextPack, analyzer: Analyzer, query: str, *, most: int = MOST) -> tuple[QuoteCandidate, ...]:

@@ -27,7 +27,8 @@ ADJACENT = "\n\n"
 _RANGE = r"-?\d+(?:-(?:-?\d+))?"
 _HEADING = re.compile(
     r"(?:\A|(?<=\n))\[([0-9]{1,9})\] Doc: ([^\n]*?)"
-    rf"(?: \| Page: ({_RANGE}))?(?: \| Section: ([^\n]*?))?(?: \| Rows: ({_RANGE}))?(?: \| Items: ({_RANGE}))?(?:\n|\Z)"
+    rf"(?::({_RANGE}))?(?: \| Page: ({_RANGE}))?(?: \| Section: ([^\n]*?))?(?: \| Rows: ({_RANGE}))?"
+    rf"(?: \| Items: ({_RANGE}))?(?:\n|\Z)"
 )
 _ENDS = re.compile(r"(-?\d+)(?:-(-?\d+))?")
 
@@ -146,7 +147,8 @@ def _one(quotes: Sequence[Quote]) -> Quote:
     first, last = quotes[0].span, quotes[-1].span
     if len(quotes) == 1 or first is None or last is None:
         return quotes[0]
-    return Quote("".join(quote.text for quote in quotes), Span(first.start, last.end))
+    lines = quotes[0].lines and quotes[-1].lines and (quotes[0].lines[0], quotes[-1].lines[1])
+    return Quote("".join(quote.text for quote in quotes), Span(first.start, last.end), lines=lines)
 
 
 def _gap(last: Quote, quote: Quote, text: str | None) -> str | None:
@@ -312,7 +314,7 @@ def without_repetition(items: Iterable[Item]) -> tuple[tuple[Item, ...], tuple[R
         for quote in item.quotes:
             repeated = _overlapping(quote, said)
             if not all(_has_text_of(quote, other) for other in repeated):
-                quotes.append(Quote(quote.text))
+                quotes.append(Quote(quote.text, lines=quote.lines))
             else:
                 within |= dict.fromkeys(other.id for other in repeated)
                 quotes += _unsaid(quote, repeated)
@@ -368,9 +370,8 @@ def _unsaid(quote: Quote, repeated: Sequence[_Taken]) -> Iterable[Quote]:
     begin = quote.span.start
     edges = [begin, *(edge for other in repeated for edge in (other.start, other.end)), quote.span.end]
     for start, end in zip(edges[::2], edges[1::2], strict=True):
-        text = quote.text[start - begin : end - begin] if start < end else ""
-        if text.strip():
-            yield Quote(text, Span(start, end))
+        if start < end and quote.text[start - begin : end - begin].strip():
+            yield quote.part(start - begin, end - begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +389,7 @@ class ShownPassage:
     section_path: tuple[str, ...] = ()
     row_range: tuple[int, int] | None = None
     item_range: tuple[int, int] | None = None
+    lines: tuple[int, int] | None = None
 
 
 def parse_context(text: str, delimiter: str = "\n\n") -> tuple[ShownPassage, ...]:
@@ -402,7 +404,7 @@ def parse_context(text: str, delimiter: str = "\n\n") -> tuple[ShownPassage, ...
             ``formatted_context`` has ``"\n\n---\n\n"``.
 
     Returns:
-        The passages with number, document, pages, section and text.
+        The passages with number, document, lines, pages, section and text.
 
     Example::
 
@@ -415,7 +417,7 @@ def parse_context(text: str, delimiter: str = "\n\n") -> tuple[ShownPassage, ...
     passages: list[ShownPassage] = []
     for heading, end in zip_longest(headings, ends):
         shown = text[heading.end() :] if end is None else text[heading.end() : end].removesuffix(delimiter)
-        number, name, pages, section, rows, items = heading.groups()
+        number, name, lines, pages, section, rows, items = heading.groups()
         passages.append(
             ShownPassage(
                 int(number),
@@ -425,6 +427,7 @@ def parse_context(text: str, delimiter: str = "\n\n") -> tuple[ShownPassage, ...
                 () if section is None else tuple(map(unescape_name, section.split(" > "))),
                 None if rows is None else _ends(rows),
                 None if items is None else _ends(items),
+                None if lines is None else _ends(lines),
             )
         )
     return tuple(passages)

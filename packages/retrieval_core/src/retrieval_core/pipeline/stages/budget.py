@@ -18,14 +18,13 @@ from retrieval_core.pipeline.stages.assemble import (
 )
 from retrieval_core.pipeline.stages.expand import ROLES, Item, expand, with_quotes
 from retrieval_core.text.sentences import OMISSION, sentence_ends
-from retrieval_core.types import Quote, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from retrieval_core.config import ContextConfig
     from retrieval_core.pipeline.stages.expand import Surroundings
-    from retrieval_core.types import ContextPassage, Hit, LedgerEntry
+    from retrieval_core.types import ContextPassage, Hit, LedgerEntry, Quote
 
 
 CHARACTERS_PER_TOKEN = 16
@@ -211,9 +210,7 @@ class _Costs:
 
 
 def _cut(item: Item, position: int, end: int) -> Item:
-    text, span = item.quotes[position].text, item.quotes[position].span
-    quote = Quote(text[:end], None if span is None else Span(span.start, span.start + end))
-    return with_quotes(item, (*item.quotes[:position], quote), shortened=True)
+    return with_quotes(item, (*item.quotes[:position], item.quotes[position].part(0, end)), shortened=True)
 
 
 def _unshowable(items: Sequence[Item], costs: _Costs) -> Iterator[Removed]:

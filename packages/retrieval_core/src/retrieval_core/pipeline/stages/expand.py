@@ -220,6 +220,8 @@ def _keep_best(best: dict[str, _Claim], claim: _Claim) -> None:
 
 def _item(claim: _Claim, text: str | None) -> Item:
     chunk, span = claim.chunk, claim.chunk.span
+    if claim.role == "parent":
+        chunk = replace(chunk, lines=_lines_around(chunk, claim.hit.chunk))
     # A span that cannot be the text's, or that is seen not to be, is no place that the text could be checked against.
     if span is not None and (
         span.start < 0
@@ -228,12 +230,20 @@ def _item(claim: _Claim, text: str | None) -> Item:
     ):
         span = None
     if claim.role != "primary" or not claim.hit.excerpts:
-        return Item(*claim, (Quote(chunk.text, span),))
+        return Item(*claim._replace(chunk=chunk), quotes_of(chunk, (), span))
     excerpts = claim.hit.excerpts
     edges = [0, *(edge for part in excerpts for edge in (part.start, part.end)), len(chunk.text)]
     between = tuple(Span(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end)
     withheld = quotes_of(chunk, between, span) if between else ()
     return Item(*claim, quotes_of(chunk, excerpts, span), withheld=withheld)
+
+
+def _lines_around(parent: Chunk, chunk: Chunk) -> tuple[int, int] | None:
+    """Return the lines of a parent, counted from those of a chunk in it."""
+    if parent.span is None or chunk.span is None or chunk.lines is None or chunk.span.start < parent.span.start:
+        return parent.lines
+    first = chunk.lines[0] - parent.text.count("\n", 0, chunk.span.start - parent.span.start)
+    return first, first + parent.text.count("\n")
 
 
 def _reach(settings: ContextConfig) -> int:

@@ -168,7 +168,7 @@ _OWN_FIELDS: dict[str, Callable[[Hit, int], str]] = {
     "rank": lambda _, rank: str(rank),
     "score": lambda hit, _: f"{hit.score:.4f}",
     "text": _written_text,
-    "citation": lambda hit, _: format_citation(hit.chunk),
+    "citation": lambda hit, _: format_citation(hit.chunk if not hit.excerpts else replace(hit.chunk, lines=hit.lines)),
 }
 """What a template may name beside a chunk's fields; it wins over metadata of the same name."""
 
@@ -188,15 +188,8 @@ def quotes_of(chunk: Chunk, excerpts: tuple[Span, ...], span: Span | None) -> tu
         excerpts: The parts of its text; all of it where there are none.
         span: Where its text stands in the document; ``None`` where that is not known.
     """
-    if not excerpts:
-        return (Quote(chunk.text, span),)
-    return tuple(
-        Quote(
-            chunk.text[part.start : part.end],
-            None if span is None else Span(span.start + part.start, span.start + part.end),
-        )
-        for part in excerpts
-    )
+    whole = Quote(chunk.text, span, lines=chunk.lines)
+    return tuple(whole.part(part.start, part.end) for part in excerpts) if excerpts else (whole,)
 
 
 @dataclass(frozen=True, slots=True)
