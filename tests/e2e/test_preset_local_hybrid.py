@@ -139,7 +139,7 @@ def test_all_of_it_runs_at_a_server_of_ones_own(ollama: WireServer, tmp_path: Pa
     """Indexed, searched and reranked with the preset's own settings; only addresses and model files are the test's."""
     from support.tiny_colbert import write_model
 
-    colbert = tmp_path / "colbert"
+    colbert = tmp_path / ".colbert"  # hidden, so it is not indexed
     colbert.mkdir()
     write_model(colbert, "vespa_colbert.onnx")
     for number in range(40):

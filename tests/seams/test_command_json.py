@@ -36,7 +36,7 @@ def test_each_command_prints_the_fields_that_the_page_lists(tmp_path: Path, monk
     (tmp_path / "notes/moon.md").write_text("# The moon\n\nThe moon is far away.\n")
     calls = {
         "index": ["notes"], "search": ["moon"], "context": ["moon"], "list": [], "info": [], "verify": [], "doctor": [],
-        "fetch": ["notes/moon.md"], "remove": ["notes/moon.md"],
+        "fetch": ["notes/moon.md"], "grep": ["moon"], "remove": ["notes/moon.md"],
     }  # fmt: skip
     fields = documented()
     assert {*calls, "answer", "any"} == fields.keys()

@@ -355,7 +355,7 @@ def test_the_report_counts_empty_files_and_types_that_are_not_read(tmp_path: Pat
     """Neither makes the command fail; text and JSON name the suffixes, most frequent first."""
     docs = tmp_path / "docs"
     docs.mkdir()
-    for name in ("a.png", "b.PNG", "c.zip", "Makefile", ".hidden.png", "out.log"):
+    for name in ("a.png", "b.PNG", "c.zip", "payload", ".hidden.png", "out.log"):
         (docs / name).write_bytes(b"x")
     (docs / ".gitignore").write_text("*.log\n")
     (docs / "moon.md").write_text("The moon is far.")

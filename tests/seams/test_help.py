@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 QUERY = {
     *("query", "filters", "top_k", "mode", "score_threshold", "transforms", "variants", "history", "session_id"),
-    *("use_cache", "indexes", "max_results_per_query"),
+    *("intent", "syntax", "use_cache", "indexes", "max_results_per_query"),
 }
 ANSWER = QUERY | {"max_tokens", "verify", "prompt_override"}
 ARGUMENTS = {

@@ -22,7 +22,7 @@ from retrieval_core.types import Chunk, Hit
 def test_every_field_of_a_chunk_and_of_a_hit_has_its_place() -> None:
     """A field that the core adds must not be lost without a word."""
     ranges = {"page_span": "first_page last_page", "row_range": "first_row last_row", "span": "span_start span_end"}
-    ranges["item_range"] = "first_item last_item"
+    ranges |= {"item_range": "first_item last_item", "lines": "first_line last_line"}
     of_a_chunk = {field.name for field in fields(Chunk)} - {"id", "text", "metadata", "missing_fields"}
     names = {name for field in of_a_chunk for name in ranges.get(field, field).split()}
     assert names | {"citation", "source_index"} == PROVENANCE
