@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from support.command_line import main
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from support.extras import HAS_RE2
 
 PAGE = Path(__file__).parents[2] / "docs/command-line.md"
 OPTIONS = (
@@ -22,7 +19,7 @@ OPTIONS = (
 )
 
 
-def documented() -> Mapping[str, list[str]]:
+def documented() -> dict[str, list[str]]:
     """Return the fields of each command, without those that are only sometimes there."""
     section = PAGE.read_text(encoding="utf-8").split("## JSON\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `?([a-z]+)[^|]*\| (.+) \|$", section, re.MULTILINE)
@@ -39,6 +36,8 @@ def test_each_command_prints_the_fields_that_the_page_lists(tmp_path: Path, monk
         "fetch": ["notes/moon.md"], "grep": ["moon"], "remove": ["notes/moon.md"],
     }  # fmt: skip
     fields = documented()
+    if not HAS_RE2:
+        del calls["grep"], fields["grep"]
     assert {*calls, "answer", "any"} == fields.keys()
     for command, arguments in calls.items():
         printed = json.loads(CliRunner().invoke(main, [command, *arguments, *OPTIONS]).stdout)

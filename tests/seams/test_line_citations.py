@@ -18,6 +18,7 @@ from retrieval_core.service.reading import ReadRequest, read
 from retrieval_core.service.served import OpenedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.types.filters import Eq
+from support.extras import needs_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -76,6 +77,7 @@ async def cited(index: Index, query: str) -> list[tuple[str, list[tuple[str, tup
     return [*found, *((format_citation(citation), of(citation.quotes)) for citation in citations)]
 
 
+@needs_tokenizer
 @pytest.mark.parametrize("seed", range(3))
 def test_citations_are_right_before_and_after_edits(tmp_path: Path, seed: int) -> None:
     """Lines are those of the indexed text. After an edit verify says that the file changed."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema as _  # noqa: F401 - the client would read its files on the event loop
 import pytest
+
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
+
+import jsonschema as _  # noqa: F401 - the client would read its files on the event loop
 from click.testing import CliRunner
 
 from retrieval_core import load_config, open_index
