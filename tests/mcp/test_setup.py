@@ -470,8 +470,8 @@ def test_the_command_line_is_whole(user: User, capsys: pytest.CaptureFixture[str
     assert "b=c.db yet" in printed
     places = ["--index", f"wiki={user.documents / 'there.db'}", "--index", f"a={user.documents / 'b=c.db'}"]
     assert user.servers("cursor")["documents"]["args"] == [*LINE[:3], *places, "--config", "lexical"]
-    assert user.setup("--client", "cursor", "--yes", "--config", "own.toml", "--watch") == 0
-    line = [*LINE, str(user.documents), "--watch", "--config", str(user.documents / "own.toml")]
+    assert user.setup("--client", "cursor", "--yes", "--config", "own.toml", "--allow-writes") == 0
+    line = [*LINE, str(user.documents), "--allow-writes", "--config", str(user.documents / "own.toml")]
     assert user.servers("cursor")["documents"]["args"] == line
 
 
