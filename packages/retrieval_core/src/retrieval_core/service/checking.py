@@ -11,7 +11,7 @@ from pydantic import Field
 
 from retrieval_core.errors import NotFoundError, NotPermittedError, RetrievalError
 from retrieval_core.service.reading import ChunkRequest, Id, ReadRequest, read, read_chunk
-from retrieval_core.service.service_context import WHOLE, IndexName, ServiceModel
+from retrieval_core.service.service_context import WHOLE, IndexName, Range, ServiceModel
 from retrieval_core.text.quotes import find_quote
 from retrieval_core.types.documents import lines_of
 from retrieval_core.types.integrity import IntegrityVerdict  # noqa: TC001 - pydantic reads annotations
@@ -59,7 +59,7 @@ class QuoteResponse(ServiceModel):
         None
     )
     location: Annotated[str | None, Field(description="Path with the lines of the words: guide.md:120-121")] = None
-    lines: Annotated[tuple[int, int] | None, Field(description="First and last line of the words, from 1")] = None
+    lines: Annotated[Range | None, Field(description="First and last line of the words, from 1")] = None
     is_cited: Annotated[bool, Field(description="Whether the named chunk, lines or document contain it")] = False
     file_changed: Annotated[bool, Field(description="Whether the file was changed after it was indexed")]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from retrieval_core.pipeline.grep import MOST_CONTEXT, MOST_LINES
-from retrieval_core.service.service_context import WHOLE, IndexName, ServiceModel
+from retrieval_core.service.service_context import WHOLE, IndexName, Range, ServiceModel
 from retrieval_core.service.tenancy import narrow
 from retrieval_core.text.patterns import LONGEST_PATTERN
 from retrieval_core.types.grep import GrepOutput  # noqa: TC001 - pydantic reads annotations
@@ -40,7 +40,9 @@ class GrepRequest(ServiceModel):
     limit: Annotated[
         int, Field(ge=1, le=MOST_LINES, description="Most matching lines, or documents without lines"), WHOLE
     ] = 100
-    cursor: Annotated[str | None, Field(description="next_cursor of the previous page. Default: the first page")] = None
+    cursor: Annotated[
+        str | None, Field(min_length=1, description="next_cursor of the previous page. Default: the first page")
+    ] = None
 
 
 class MatchedLine(ServiceModel):
@@ -49,7 +51,7 @@ class MatchedLine(ServiceModel):
     number: Annotated[int, Field(description="Line of the file, or of the indexed text of PDF and Office files")]
     text: Annotated[str, Field(description="The line; long lines are cut around the match")]
     is_match: Annotated[bool, Field(description="false for lines around a match")] = True
-    page_span: Annotated[tuple[int, int] | None, Field(description="First and last page of its chunk")] = None
+    page_span: Annotated[Range | None, Field(description="First and last page of its chunk")] = None
 
 
 class MatchedDocument(ServiceModel):

@@ -10,7 +10,7 @@ from pydantic import Field
 from retrieval_core.errors import NotFoundError
 from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.service.reading import ChunkRequest, read_chunk
-from retrieval_core.service.service_context import IndexName, ServiceModel
+from retrieval_core.service.service_context import IndexName, Range, ServiceModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,10 +32,8 @@ class OutlineSection(ServiceModel):
     title: Annotated[str, Field(description="Its heading; empty for text above the first one")]
     level: Annotated[int, Field(description="1 for an outermost section")]
     chunk_id: Annotated[str, Field(description="The chunk that it begins in")]
-    lines: Annotated[tuple[int, int] | None, Field(description="First and last line, from 1; not set if unknown")] = (
-        None
-    )
-    pages: Annotated[tuple[int, int] | None, Field(description="First and last page, from 1")] = None
+    lines: Annotated[Range | None, Field(description="First and last line, from 1; not set if unknown")] = None
+    pages: Annotated[Range | None, Field(description="First and last page, from 1")] = None
 
 
 class OutlineResponse(ServiceModel):

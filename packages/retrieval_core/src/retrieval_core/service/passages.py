@@ -10,7 +10,7 @@ from retrieval_core.errors import NotFoundError
 from retrieval_core.service.checking import changed_since
 from retrieval_core.service.contents import document_ids
 from retrieval_core.service.reading import MOST_LINES_AROUND, MOST_PASSAGES, Id, ReadRequest, read
-from retrieval_core.service.service_context import SEVERAL, WHOLE, IndexName, ServiceModel
+from retrieval_core.service.service_context import SEVERAL, WHOLE, IndexName, Range, ServiceModel
 from retrieval_core.types.filters import Glob
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Passage(ServiceModel):
     location: Annotated[str | None, Field(description="Path with lines, such as guide.md:120-160")] = None
     title: str | None = None
     source: str | None = None
-    lines: Annotated[tuple[int, int] | None, Field(description="First and last line, from 1")] = None
+    lines: Annotated[Range | None, Field(description="First and last line, from 1")] = None
     text: str = ""
     file_changed: Annotated[bool, Field(description="Whether the file was changed after it was indexed")] = False
     error: Annotated[str | None, Field(description="Why there is no text")] = None

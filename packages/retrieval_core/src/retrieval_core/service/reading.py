@@ -10,7 +10,7 @@ from pydantic import Field
 
 from retrieval_core.errors import InvalidParameterError, NotFoundError, UnreadableFileError
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.service.service_context import WHOLE, IndexName, ServiceModel, in_utc
+from retrieval_core.service.service_context import WHOLE, IndexName, Range, ServiceModel, in_utc
 from retrieval_core.types.documents import first_line_of, format_range
 from retrieval_core.types.escapes import escape_name
 from retrieval_core.types.filters import chunk_fields, matches
@@ -142,8 +142,8 @@ class DocumentChunk(ServiceModel):
     start: Annotated[int, Field(description="Start in the text of the whole document, in code points")]
     end: Annotated[int, Field(description="End in the text of the whole document, in code points")]
     section_path: Annotated[tuple[str, ...], Field(description="Headings above the chunk, outermost first")]
-    page_span: Annotated[tuple[int, int] | None, Field(description="First and last page, from 1")] = None
-    lines: Annotated[tuple[int, int] | None, Field(description="First and last line, from 1")] = None
+    page_span: Annotated[Range | None, Field(description="First and last page, from 1")] = None
+    lines: Annotated[Range | None, Field(description="First and last line, from 1")] = None
 
 
 class DocumentResponse(ServiceModel):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from retrieval_core.errors import NotPermittedError
 from retrieval_core.service.redaction import message_of
@@ -33,6 +33,11 @@ SEVERAL = BeforeValidator(_as_tuple)
 """A JSON array for a tuple; put it last."""
 
 
+Range = Annotated[
+    tuple[int, int],
+    WithJsonSchema({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}),  # read by every tool
+]
+"""The first and the last of lines or pages, from 1."""
 IndexName = Annotated[str | None, Field(description="Name of the index. Default: the first one")]
 
 
