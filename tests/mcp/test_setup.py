@@ -47,7 +47,7 @@ RECORDED = {
 }""",
     "claude-code": """{
   "numStartups": 212,
-  "projects": {"/home/ana/work": {"allowedTools": [], "mcpServers": {"documents": {"command": "other"}}}},
+  "projects": {"/srv/ana": {"allowedTools": [], "mcpServers": {"documents": {"command": "other"}}}},
   "mcpServers": {
     "github": {
       "type": "http",
@@ -62,7 +62,7 @@ RECORDED = {
 model = "gpt-6"
 approval_policy = "on-request"
 
-[projects."/home/ana/work"]
+[projects."/srv/ana"]
 trust_level = "trusted"
 
 [mcp_servers.context7]  # docs
