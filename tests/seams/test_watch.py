@@ -29,7 +29,7 @@ pytestmark = [
 
 EMBEDDER = {"RETRIEVAL_EMBEDDER__KIND": "retrieval_core.testing.fakes:FakeEmbedder"}
 COUNTS = ("added", "updated", "removed")
-PATIENCE = 300
+PATIENCE = 120
 """Seconds after which a command that says nothing is killed."""
 
 
@@ -43,7 +43,7 @@ class Watching:
     def counts(self) -> dict[str, int]:
         """Wait for the next run, and return what it did."""
         if self._prints_reports:
-            report = json.loads(_next_line(self.process.stdout, '{"documents"'))
+            report = json.loads(_next_line(self.process.stdout, '"unchanged"'))
             return {name: report[name] for name in COUNTS if report[name]}
         found = re.findall(r"(\d+) (\w+)", _next_line(self.process.stderr, "indexed: "))
         return {name: int(count) for count, name in found if name in COUNTS and int(count)}

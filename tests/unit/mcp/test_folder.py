@@ -32,10 +32,10 @@ def folder(tmp_path: Path) -> Path:
 
 def converse(folder: Path, talk: Callable[[Client, FakeEmbedder], Awaitable[None]]) -> None:
     """Start a server on a folder, and talk to it."""
+    settings = read_settings(folder=str(folder))
 
     async def conversation() -> None:
         embedder = FakeEmbedder()
-        settings = read_settings(folder=str(folder))
         server = create_server(settings, serve_indexes(settings, embedder=embedder))
         async with Client(server) as client:
             await talk(client, embedder)

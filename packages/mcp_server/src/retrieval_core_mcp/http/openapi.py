@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import models_json_schema
 
-from retrieval_core.compat.service import SearchQuery
 from retrieval_core_mcp.http.answers import ErrorAnswer
 from retrieval_core_mcp.http.filters_schema import FILTER
 from retrieval_core_mcp.http.routes import EVENTS, JSON_TYPE, ROWS
@@ -82,7 +81,7 @@ def _components() -> dict[str, Any]:
             del schema["additionalProperties"]
     requests = _schemas(bodies, "validation")
     for model in bodies:
-        if issubclass(model, SearchQuery):
+        if "filters" in model.model_fields:
             requests[model.__name__]["properties"]["filters"]["anyOf"] = [
                 {"$ref": f"{_SCHEMAS}Filter"},
                 {"type": "object", "maxProperties": 0, "description": "None, as programs build it."},

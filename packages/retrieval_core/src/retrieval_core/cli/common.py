@@ -252,7 +252,7 @@ class Given:
 
         def service(engine: QueryEngine, served: ServedIndexes) -> LocalService:
             context = ServiceContext(served, may_write=True, is_local=True)
-            return LocalService(engine, context, config, ... if with_queries else None)
+            return LocalService(engine, context, ... if with_queries else None)
 
         if len(self.index_files) < 2:
             from retrieval_core.adapters.registry import preloaded_embedder  # noqa: PLC0415 - likewise
@@ -278,13 +278,11 @@ class LocalService:
 
     Attributes:
         engine: Runs calls in its event loop.
-        config: The command's settings.
         seconds: How long a call may take; ``None`` for as long as it needs, ``...`` for as long as a query may.
     """
 
     engine: QueryEngine
     context: ServiceContext
-    config: RetrievalConfig
     seconds: EllipsisType | None
 
     @property
@@ -317,7 +315,7 @@ class LocalService:
         if not query.strip():
             msg = "the query is empty; ask for something"
             raise QueryValidationError(msg, query)
-        return {"query": query, "filters": given.filters(), "indexes": self.names, "mode": self.config.search.mode}
+        return {"query": query, "filters": given.filters(), "indexes": self.names, "mode": given.mode}
 
 
 def read_request(request: type[_Request], **arguments: Any) -> _Request:
