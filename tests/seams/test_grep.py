@@ -136,6 +136,7 @@ def test_a_long_line_is_cut_around_its_match(index: Index) -> None:
         ("a\nb", "match within lines"),
         (r"a\nb", "match within lines"),
         ("", "1 to 1000 characters"),
+        ("a\ud800", "lone surrogate"),
         ("a" * 1001, "1 to 1000 characters"),
     ],
 )

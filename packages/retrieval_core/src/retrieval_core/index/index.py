@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from os import sep
 from pathlib import Path, PurePath, PurePosixPath
 from reprlib import repr  # noqa: A004 - shortens long values
@@ -380,6 +381,7 @@ class Index(RetrievalPipeline):
             MissingExtraError: The extra ``grep`` is not installed.
             UnsupportedError: The store can't list its documents.
             DeadlineExceededError: The index could not be read within ``deadline_seconds``.
+            IndexNotFoundError: There is no index yet.
             StoreError: The index can't be read.
 
         Example::
@@ -398,7 +400,7 @@ class Index(RetrievalPipeline):
             checked_range(limit, "limit", 1, MOST_LINES),
             cursor,
         )
-        return await grep(self._run(), self._run(SECONDS), self.store, plan)
+        return await grep(self._run(), partial(self._run, SECONDS), self.store, plan)
 
     grep = sync_twin(agrep)
 

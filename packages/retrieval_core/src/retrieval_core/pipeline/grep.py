@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Store
     from retrieval_core.run.runner import Run
     from retrieval_core.text.patterns import LinePattern
-    from retrieval_core.types import JSON, Chunk, Document
+    from retrieval_core.types import Chunk, Document
     from retrieval_core.types.filters import Filter
 
 SECONDS = 0.8
@@ -163,14 +163,15 @@ def checked_range(number: object, name: str, least: int, most: int) -> int:
     raise InvalidParameterError(msg)
 
 
-async def grep(run: Run, searching: Run, store: Store, plan: GrepPlan) -> GrepResult:
+async def grep(run: Run, start_search: Callable[[], Run], store: Store, plan: GrepPlan) -> GrepResult:
     """Return one page of the lines that match a pattern.
 
     At least one document is searched, however long that takes.
 
     Args:
-        run: Reads the first documents, and what is said of the lines that were found.
-        searching: Its deadline ends the search; the result then says so.
+        run: Lists the documents, and reads the first ones and what is said of the lines that were found.
+        start_search: Returns the run whose deadline ends the search; the result then says so. It is called once the
+            documents are listed: if that were slow, each page would search one document only.
 
     Raises:
         InvalidParameterError: The cursor is not one of this function.
@@ -182,8 +183,8 @@ async def grep(run: Run, searching: Run, store: Store, plan: GrepPlan) -> GrepRe
     if start is not None and start.line is not None:
         above = await _lines_above(run, store, start.document_id, plan.condition)
         start = start._replace(line=max(0, start.line - above))
-    names = await _candidates(run, store, plan)
-    ids = sorted(name for name in names if _is_in(plan.path, name) and _is_after(name, start))
+    ids = await asyncio.to_thread(_select, await _candidates(run, store, plan), plan.path, start)
+    searching = start_search()
     page = _Page(plan, start, lambda: searching.is_over)
     size, at = _FEWEST, 0
     while at < len(ids) and not page.is_done:
@@ -218,21 +219,18 @@ async def _candidates(run: Run, store: Store, plan: GrepPlan) -> Sequence[str]:
     raise UnsupportedError(msg)
 
 
-def _is_in(path: str | None, document_id: str) -> bool:
-    """Whether a document, or the file of which it is a row, is at a path."""
+def _select(document_ids: Iterable[str], path: str | None, start: _Position | None) -> list[str]:
+    """Return the IDs of the documents at a path and after a cursor, in order."""
+    ids = sorted(document_ids)
+    if start is not None:
+        ids = ids[(bisect_right if start.line is None else bisect_left)(ids, start.document_id) :]
     if not path:
-        return True
+        return ids
     path = path.replace("\\", "/").removeprefix("./").removeprefix("**/").lstrip("/")
-    names: list[JSON] = [document_id, document_id.rpartition("#")[0]]
     if "*" not in path and "?" not in path:
-        return Text("", path).test(document_id)
-    return Glob("", path).test(names) or Glob("", f"*/{path}").test(names)
-
-
-def _is_after(document_id: str, start: _Position | None) -> bool:
-    if start is None:
-        return True
-    return document_id > start.document_id if start.line is None else document_id >= start.document_id
+        return list(filter(Text("", path).test, ids))
+    glob = Glob("", f"*/{path}")  # it may begin at any folder, and rows are in their file
+    return [name for name in ids if glob.test([f"/{name}", f"/{name.rpartition('#')[0]}"])]
 
 
 async def _read(run: Run, store: Store, ids: Sequence[str], condition: Filter | None) -> list[_Searched]:
@@ -351,9 +349,9 @@ class _Page:
         begin = self._start.line if self._start is not None and self._start.document_id == document.id else None
         for part in document.parts:
             encoded = _Encoded(part)
-            for found in _matching_lines(self._plan.pattern.regex, encoded):
+            for found in _matching_lines(self._plan.pattern.regex, encoded, begin or 0):
                 number = encoded.line if found is None else found.number
-                if found is not None and number > (begin or 0):
+                if found is not None:
                     for line in encoded.around(found, self._plan.context):
                         shown, at = line.as_shown(encoded.data, is_match=line is found), encoded.place_of(line)
                         if line is found or at not in hits.lines:
@@ -435,10 +433,20 @@ class _Encoded:
         return _Found(number, start, self.end if end < 0 else end, (start, start))
 
 
-def _matching_lines(regex: Any, encoded: _Encoded) -> Iterator[_Found | None]:
-    """Yield the lines that match, in order, and ``None`` after each slice; both are occasions to stop."""
+def _matching_lines(regex: Any, encoded: _Encoded, last_searched: int = 0) -> Iterator[_Found | None]:
+    """Yield the lines that match, in order, and ``None`` after each slice; both are occasions to stop.
+
+    Args:
+        last_searched: Lines up to this number are skipped, so that each page gets further than the one before.
+    """
     data, total = encoded.data, encoded.end
-    number, counted, at = encoded.part.line, 0, 0
+    number, at = encoded.part.line, 0
+    while number <= last_searched:
+        at = data.find(b"\n", at, total) + 1
+        if not at:
+            return
+        number += 1
+    counted = at
     if not data:
         return
     while at <= total:

@@ -331,10 +331,12 @@ class Store(ABC):
 
         Raises:
             UnsupportedFilterError: The filter has an operator that the store does not declare.
+            IndexNotFoundError: Nothing was written yet, to a store on a disk.
             StoreError: The index cannot be read.
         """
+        self._check_open()
         check_filter(condition, self.filter_operators)
-        ids = await self._read_or((), call_plugin, self._documents_with, texts, condition)
+        ids = await call_plugin(self._documents_with, texts, condition)
         if not are(ids, lambda name: isinstance(name, str)):
             raise _refused(f"expected a list of ids, got {ids!r:.80}")
         return ids

@@ -67,6 +67,11 @@ def compile_pattern(
     if not pattern or len(pattern) > LONGEST_PATTERN:
         msg = f"the pattern must have 1 to {LONGEST_PATTERN} characters, got {len(pattern)}"
         raise InvalidParameterError(msg)
+    try:
+        pattern.encode()
+    except UnicodeEncodeError as error:
+        msg = f"{_named(pattern)} has a lone surrogate, which is no character and in no text. Remove it"
+        raise InvalidParameterError(msg) from error
     if "\n" in pattern or "\r" in pattern or (not literal and _has_newline(pattern)):
         msg = f"{_named(pattern)} has a line break, and patterns match within lines. Search for one of the lines"
         raise InvalidParameterError(msg)

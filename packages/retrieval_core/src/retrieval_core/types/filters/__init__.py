@@ -265,6 +265,8 @@ class Glob(_TextCondition):
 
 def _fits(pattern: str, text: str) -> bool:
     """Match a glob by going back to the last ``*`` only, which is enough and cannot blow up."""
+    if "?" not in pattern:
+        return _fits_parts(pattern.split("*"), text)
     at_pattern = at_text = 0
     last_star, resume = -1, 0
     while at_text < len(text):
@@ -280,6 +282,21 @@ def _fits(pattern: str, text: str) -> bool:
         else:
             return False
     return all(character == "*" for character in pattern[at_pattern:])
+
+
+def _fits_parts(parts: Sequence[str], text: str) -> bool:
+    """Match a glob that was split at its stars, which is quicker."""
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return text == first
+    at, end = len(first), len(text) - len(last)
+    if at > end or not (text.startswith(first) and text.endswith(last)):
+        return False
+    for part in parts[1:-1]:
+        if (found := text.find(part, at, end)) < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
