@@ -6,12 +6,14 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core import open_index, open_indexes
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.pipeline import RetrievalPipeline
+from retrieval_core.ports import Capability
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import Eq
@@ -100,11 +102,12 @@ def test_each_result_has_what_is_required_and_nothing_that_is_excluded(  # noqa:
 
     allowed = {f"c{at}" for at, each in enumerate(texts) if passes(each, at)}
     having = {name for name in allowed if all(f" {each} " in f" {texts[int(name[1:])]} " for each in required)}
-    assert ids(result) <= (having or allowed)
+    assert ids(result) <= having
     if told(result).get("not_found"):
         assert not having
     if mode != "lexical":
-        assert ids(result) == (having or allowed)
+        assert ids(result) == having
+        assert bool(told(result).get("not_found")) is bool(required and not having)
     assert result.degraded == ()
 
 
@@ -114,10 +117,36 @@ def test_phrases_are_whole_words_in_any_case_over_line_breaks() -> None:
     assert ids(asyncio.run(pipeline.aretrieve('"port"'))) == {"c1"}
     assert ids(asyncio.run(pipeline.aretrieve('"portal uses"'))) == {"c0"}
     assert ids(asyncio.run(pipeline.aretrieve('"\u4eac\u90fd"'))) == {"c3"}
-    result = asyncio.run(pipeline.aretrieve('desk "no such phrase" -portal'))
-    assert ids(result) == {"c1", "c2", "c3"}
-    assert 'not found: "no such phrase"' in told(result)["summary"]
+
+
+def test_a_phrase_that_nothing_has_leaves_no_results_unless_a_sentence_quotes_it() -> None:
+    pipeline = a_pipeline(a_store(["a support desk", "the portal", "a desk at the portal"]))
+    result = pipeline.retrieve('desk "no such phrase" -portal')
+    assert (ids(result), told(result)["required"], told(result)["not_found"]) == (
+        set(),
+        ("no such phrase",),
+        ("no such phrase",),
+    )
+    assert told(result)["summary"] == (
+        'excluded: portal \u00b7 not found: "no such phrase" (to match the words, search without quotes)'
+    )
+    sentence = 'since the update our support desk often logs "no such phrase" in the morning'
+    result = pipeline.retrieve(sentence)
+    assert ids(result) == {"c0", "c1", "c2"}
+    assert told(result)["summary"] == 'not found: "no such phrase" (results match the words)'
     assert told(result)["required"] == ()
+    assert ids(pipeline.retrieve(sentence.replace("no such phrase", "the portal"))) == {"c1", "c2"}
+
+
+def test_a_store_that_cannot_look_up_fields_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = a_pipeline(a_store(["red phone", "green phone"]))
+    monkeypatch.setattr(MemoryStore, "capabilities", frozenset[Capability]())
+    result = pipeline.retrieve("phone brand:Acme path:docs/*")
+    assert told(result)["summary"] == (
+        "path: docs/* \u00b7 text, as this store can't look up fields (pass a filter): brand:Acme"
+    )
+    assert ids(result) == {"c0", "c1"}
+    assert told(pipeline.retrieve("phone")) == {}
 
 
 def test_a_field_is_syntax_only_if_the_caller_can_see_it_and_the_value_can_be_one() -> None:
@@ -149,7 +178,7 @@ def test_several_indexes_read_the_syntax_once_for_all(tmp_path: Path) -> None:
         assert len(both.retrieve("far away path:kitchen/*").hits) == 1
         assert len(both.retrieve("far away -moon").hits) == 2
         missing = both.retrieve('far "stars are"')
-        assert len(missing.hits) == 3
+        assert missing.hits == ()
         assert told(missing)["not_found"] == ("stars are",)
 
 

@@ -60,6 +60,7 @@ def search_command(
     Each result has a score relative to the best one, and its rank in vector and keyword search.
 
     In QUERY, "a phrase" must occur, -word at the end must not, path:docs/* and field:value filter. All else is text.
+    If nothing has a phrase that a long sentence quotes, its words are searched for.
     """
     config = given.config()
     given.filters()  # a wrong filter fails before the index is opened

@@ -19,6 +19,7 @@ from retrieval_core.errors import (
     SearchError,
 )
 from retrieval_core.pipeline.stages.state import Stage, identify
+from retrieval_core.pipeline.stages.syntax import lacks_phrases
 from retrieval_core.pipeline.stages.transform import normalize
 from retrieval_core.ports import Evaluator, as_plugin
 from retrieval_core.ports.models import checked_vector
@@ -99,7 +100,7 @@ def make_result(run: Run, state: SearchState, logged: set[Degradation]) -> Retri
         "context_truncated": context is not None and context.truncated,
     }
     if state.syntax is not None:
-        metadata["query_syntax"] = _syntax_to_json(state.syntax, has_missing_phrases=state.has_missing_phrases)
+        metadata["query_syntax"] = _syntax_to_json(state, state.syntax)
     if state.indexes:
         taken = Counter(hit.source_index for hit in hits)
         metadata["indexes"] = {name: {**told, "hits": taken[name]} for name, told in state.indexes.items()}
@@ -121,16 +122,18 @@ def make_result(run: Run, state: SearchState, logged: set[Degradation]) -> Retri
     )
 
 
-def _syntax_to_json(syntax: ParsedQuery, *, has_missing_phrases: bool) -> JSON:
+def _syntax_to_json(state: SearchState, syntax: ParsedQuery) -> JSON:
     """Return what was understood of a query, also as one line for people."""
-    missing = syntax.required if has_missing_phrases else ()
+    missing = syntax.required if state.has_missing_phrases or lacks_phrases(state) else ()
+    told = ""
     if missing:
-        syntax = replace(syntax, required=())
-    named = " and ".join(f'"{phrase}"' for phrase in missing)
-    told = f"not found: {named} (results match the words)" if missing else ""
+        named = " and ".join(f'"{phrase}"' for phrase in missing)
+        why = "results match the words" if state.has_missing_phrases else "to match the words, search without quotes"
+        told = f"not found: {named} ({why})"
+    summary = replace(syntax, required=() if missing else syntax.required).summary()
     return {
-        "summary": " \u00b7 ".join(filter(None, (syntax.summary(), told))),
-        "required": syntax.required,
+        "summary": " \u00b7 ".join(filter(None, (summary, told))),
+        "required": () if state.has_missing_phrases else syntax.required,
         "excluded": syntax.excluded,
         "conditions": tuple(map(str, syntax.conditions)),
         "not_found": missing,

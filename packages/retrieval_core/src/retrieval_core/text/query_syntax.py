@@ -7,6 +7,8 @@ commands as they are:
 - A quoted phrase stands between white space or punctuation. If any quotation mark of the query is not one of a phrase,
   as in code, JSON and log lines, then none is. A query that ends with ``?`` is a question: it quotes, and requires
   nothing.
+- If nothing has a phrase, nothing is found. A query with more than eight other words is a sentence that quotes
+  something, and is then searched by its words.
 - Exclusions stand at the end of the query. If a word elsewhere begins with a hyphen, as the options of a command do,
   then phrases and exclusions are text. A word of one or two letters is excluded as ``-"go"``.
 - ``path:`` and ``field:`` are directly before their value, and ``field`` is a field of the index.
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 PATH = "path"
+MOST_WORDS = 8
+"""Words besides its phrases that a query may have; one with more is a sentence, which quotes names."""
 MOST_PARTS = 16
 """A query with more parts that look like syntax is a text."""
 
@@ -70,16 +74,23 @@ class ParsedQuery:
         required: Phrases that must occur in each result.
         excluded: Words and phrases that must not occur.
         conditions: On fields, and on paths.
+        unread: Conditions that are text, since the store can't look up their fields.
     """
 
     text: str
     required: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     conditions: tuple[FieldValue, ...] = ()
+    unread: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything of the query is syntax."""
-        return bool(self.required or self.excluded or self.conditions)
+        return bool(self.required or self.excluded or self.conditions or self.unread)
+
+    @property
+    def is_sentence(self) -> bool:
+        """Whether the query is a sentence that quotes something, rather than a few words and what they require."""
+        return len(self.text.split()) - sum(len(phrase.split()) for phrase in self.required) > MOST_WORDS
 
     def summary(self) -> str:
         """Return one line that says what was understood; it is empty if all is text."""
@@ -89,6 +100,7 @@ class ParsedQuery:
             "excluded": [_quoted(phrase) for phrase in self.excluded],
             "path": [f"{'not ' * each.is_excluded}{each.value}" for each in paths],
             "field": [str(each) for each in self.conditions if each.name != PATH],
+            "text, as this store can't look up fields (pass a filter)": self.unread,
         }
         return " \u00b7 ".join(f"{name}: {', '.join(each)}" for name, each in told.items() if each)
 

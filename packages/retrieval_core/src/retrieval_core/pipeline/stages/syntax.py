@@ -28,7 +28,7 @@ from retrieval_core.types.filters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import Store
@@ -72,9 +72,16 @@ class ReadSyntax(Stage):
         started = run.elapsed_ms
         tests: _Tests = {}
         if wanted := {(each.name, each.value) for each in parsed.conditions if each.name != PATH}:
-            tests = await self._tests(run, plan, wanted)
-            if len(tests) < len(wanted) and not (parsed := parse_query(text, tests)):
-                return state
+            stores = [self._stores[name] for name in plan.indexes or self._stores]
+            can_look_up = [store for store in stores if "count_chunks" in store.capabilities]
+            tests = await self._tests(run, plan, can_look_up, wanted)
+            if len(tests) < len(wanted):
+                fields = tuple(str(each) for each in parsed.conditions if each.name != PATH)
+                parsed = parse_query(text, tests)
+                if not can_look_up:
+                    parsed = replace(parsed, unread=fields)
+                if not parsed:
+                    return state
         run.note(self.name, started, None, None, parsed.summary())
         query = state.asked
         if parsed.text != text:
@@ -83,9 +90,8 @@ class ReadSyntax(Stage):
         plan = replace(plan, indexes=plans) if plans else _narrowed(plan, self._stores[""], parsed, tests)
         return state.but(asked=query, question=query, query=query, plan=plan, syntax=parsed)
 
-    async def _tests(self, run: Run, plan: Plan, wanted: Iterable[tuple[str, str]]) -> _Tests:
+    async def _tests(self, run: Run, plan: Plan, stores: Sequence[Store], wanted: Iterable[tuple[str, str]]) -> _Tests:
         """Return the filters of those conditions whose field some chunk that the caller sees has."""
-        stores = [self._stores[name] for name in plan.indexes or self._stores]
         run = run.within(FIELDS_SHARE).without_retries()
         tests: _Tests = {}
         for name, value in wanted:
@@ -99,8 +105,6 @@ class ReadSyntax(Stage):
 async def _test_of(run: Run, store: Store, plan: Plan, name: str, value: str) -> Filter | None:
     """Return the filter of a condition; ``None`` if the value can't be one of the field, or there is no such field."""
     condition = plan.condition or next((own.condition for own in plan.indexes.values()), None)
-    if "count_chunks" not in store.capabilities:
-        return None
 
     async def has(test: Filter) -> bool:
         both = all_of(condition, test)
@@ -215,13 +219,19 @@ def _passes(chunk: Chunk | None, phrases: Phrases) -> bool:
     )
 
 
+def lacks_phrases(state: SearchState) -> bool:
+    """Return whether nothing was found since nothing has the required phrases."""
+    syntax = state.syntax
+    found_some = state.selected or state.hits or state.ranked or state.error is not None
+    return syntax is not None and bool(syntax.required) and not found_some
+
+
 def without_missing_phrases(first: SearchState, best: SearchState) -> SearchState | None:
-    """Return the state to search from if nothing has the required phrases; ``None`` if something has, or none are.
+    """Return the state to search from if nothing has the phrases that a sentence quotes; ``None`` otherwise.
 
     Error messages quote names that no document has; what they are about is found by the other words.
     """
-    syntax = first.syntax
-    if syntax is None or not syntax.required or best.selected or best.hits or best.error is not None:
+    if first.syntax is None or not first.syntax.is_sentence or not lacks_phrases(best):
         return None
     plan = _without_required(first.plan)
     plan = replace(plan, indexes={name: _without_required(own) for name, own in plan.indexes.items()})
