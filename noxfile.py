@@ -98,7 +98,7 @@ def full(session: nox.Session) -> None:
     session.notify("tests", ["-m", "slow"])
     for check in ("lint", "types", "site", "core_alone", "plugin_alone", "mcp_alone", "schemathesis", "conformance"):
         session.notify(check)
-    for check in ("page", "llama", "release"):
+    for check in ("frameworks", "page", "llama", "release"):
         session.notify(check)
 
 
@@ -133,6 +133,7 @@ def types(session: nox.Session) -> None:
         *group(
             "test",
             "test-files",
+            "test-frameworks",
             "test-langchain",
             "test-llamaindex",
             "test-observe",
@@ -222,6 +223,16 @@ def install_chromium(session: nox.Session) -> None:
         session.run_install(*install, external=True, env=quiet, success_codes=codes)
     if not any(map(shutil.which, CHROMIUM)):
         session.skip("there is no Chromium, so the page was NOT tested; try: apt-get install chromium")
+
+
+@nox.session
+def frameworks(session: nox.Session) -> None:
+    """Call an index from other frameworks, and run the page about them; LangChain's own tests of retrievers, too."""
+    session.install("-e", f"{CORE}[haystack,langchain,local]", *group("test", "test-frameworks"))
+    asyncio = ("--asyncio-mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
+    page = ("tests/contract/test_docs.py", "-k", "frameworks")
+    session.run("pytest", *asyncio, "tests/frameworks", *session.posargs)
+    session.run("pytest", *page)
 
 
 @nox.session

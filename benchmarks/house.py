@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {"core": "retrieval_core", "MCP server": "mcp_server", "plug-in": "llamaindex_plugin"}
 ROOMS = (
     "installation", "errors", "types", "ports", "config", "run", "text", "adapters", "ingest", "pipeline", "index",
-    "evaluate", "service", "compat", "__init__", "cli", "testing",
+    "evaluate", "service", "compat", "__init__", "cli", "integrations", "testing",
 )  # fmt: skip
 """Of the core: each imports from those before it."""
 NO_CODE = frozenset({COMMENT, NL, NEWLINE, INDENT, DEDENT, ENCODING, ENDMARKER})

@@ -32,6 +32,7 @@ NEEDS = {
     "quickstart-mcp.md": "retrieval_core_mcp",
     "llamaindex.md": "llama_index.retrievers.retrieval_core",
     "llamaindex-examples.md": "llama_index.retrievers.retrieval_core",
+    "frameworks.md": "smolagents",
     "mcp.md": "retrieval_core_mcp",
     "http.md": "retrieval_core_mcp",
 }

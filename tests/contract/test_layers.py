@@ -33,6 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "compat",
         "__init__",
         "cli",
+        "integrations",
     )
 )
 """From the bottom up: each imports from lower layers, and from itself."""
@@ -69,12 +70,21 @@ VENDORS = {
     "mammoth": "ingest",
     "lxml": "ingest",
     "watchfiles": "cli",
+    "langchain_core": "integrations/langchain.py",
+    "haystack": "integrations/haystack.py",
 }
 """Optional dependencies, and the only folders that may import them, inside functions alone."""
-LATE = frozenset({Path("adapters/local_models/onnx.py"), Path("adapters/local_models/tokens.py")})
+LATE = frozenset(
+    {
+        Path("adapters/local_models/onnx.py"),
+        Path("adapters/local_models/tokens.py"),
+        Path("integrations/langchain.py"),
+        Path("integrations/haystack.py"),
+    }
+)
 """Modules that need a vendor to be imported at all, and are themselves imported inside functions alone."""
-NEVER = frozenset({"llama_index", "mcp", "langchain", "langchain_core", "starlette", "fastapi"})
-"""Frameworks: the core has none."""
+NEVER = frozenset({"llama_index", "mcp", "langchain", "starlette", "fastapi"})
+"""Frameworks: the core has none, except for those of the integrations."""
 
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 

@@ -174,6 +174,8 @@ def _plain(value: object) -> Any:
     """Return a value as JSON: a span as its two ends, any other record by the names of its fields."""
     if isinstance(value, tuple):
         return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, dict):  # frozen, as its lists are tuples
+        return {name: _plain(item) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, datetime):
         return value.isoformat()
     if not (names := _field_names(type(value))):
