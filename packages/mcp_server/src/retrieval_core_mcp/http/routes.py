@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from retrieval_core.compat.service import CollectionInfo, RetrievalResponse, SearchQuery
-from retrieval_core.service import checking, contents, grep, passages, reading, uploads, writing
+from retrieval_core.service import checking, contents, grep, outline, passages, reading, uploads, writing
 from retrieval_core.service.service_context import ServiceContext, ServiceModel
 from retrieval_core_mcp.http import answers, contract, endpoints, search
 from retrieval_core_mcp.http.arguments import (
@@ -190,6 +190,11 @@ ROWS = (
         method="GET", path="/v1/documents/{document_id:path}", name="get_document", names={"id": "document_id"},
         summary="Read a document, in parts",
         request=reading.DocumentRequest, response=reading.DocumentResponse, function=reading.read_document,
+    ),
+    Row(
+        method="GET", path="/v1/outline", name="get_outline", names={"id": "path"},
+        summary="List the sections of a document, with their lines",
+        request=outline.OutlineRequest, response=outline.OutlineResponse, function=outline.outline,
     ),
     Row(
         method="GET", path="/v1/passages", name="get_passages", names={"ids": "id"},

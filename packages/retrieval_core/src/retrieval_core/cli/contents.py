@@ -178,13 +178,18 @@ def fetch_command(*, names: tuple[str, ...], lines_around: int, given: Given) ->
 
 
 @click.command("list")
+@click.argument("path", required=False)
 @click.option("--filter", "filter_json", metavar="JSON", help="List only documents that match this filter.")
 @index_options
-def list_command(*, given: Given) -> None:
-    """List the documents in the index.
+def list_command(*, path: str | None, given: Given) -> None:
+    """List the documents in the index, or the sections of one.
 
-    Each line has the name, the number of chunks and the title.
+    Each line has the name of a document, the number of chunks and the title. With PATH, a document, each line has the
+    lines or pages of a section and its title.
     """
+    if path is not None:
+        _print_outline(given, path)
+        return
     from retrieval_core.service.managing import FindRequest, find_documents  # noqa: PLC0415 - help needs none of this
 
     found = call_service(given, find_documents, FindRequest, filters=given.filters())
@@ -216,6 +221,28 @@ def remove_command(*, names: tuple[str, ...], given: Given) -> None:
     click.echo(
         f"Removed {count(removal.count, 'document')}, {count(removal.chunks, 'chunk')}. "
         "Files on disk stay; indexing them again adds them back."
+    )
+
+
+def _print_outline(given: Given, path: str) -> None:
+    from retrieval_core.service.outline import OutlineRequest, outline  # noqa: PLC0415 - help needs none of this
+    from retrieval_core.types.documents import format_range  # noqa: PLC0415 - likewise
+    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - likewise
+
+    if given.filters() is not None:
+        msg = f"--filter lists documents, and {path!r:.80} is one. Leave one of them out."
+        raise click.UsageError(msg)
+    found = call_service(given, outline, OutlineRequest, id=path)
+    if given.as_json:
+        print_json(found)
+        return
+    say(escape_name(found.id))
+    print_table(
+        (
+            format_range(*each.lines) if each.lines else f"p. {format_range(*each.pages)}" if each.pages else "",
+            "  " * (each.level - 1) + escape_name(each.title or "(no heading)"),
+        )
+        for each in found.sections
     )
 
 

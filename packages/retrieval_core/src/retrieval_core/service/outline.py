@@ -9,7 +9,7 @@ from pydantic import Field
 
 from retrieval_core.errors import NotFoundError
 from retrieval_core.ports import ChunkRange, FetchRequest
-from retrieval_core.service.reading import ChunkRequest, read_chunk
+from retrieval_core.service.reading import ChunkRequest, find_document, read_chunk
 from retrieval_core.service.service_context import IndexName, Range, ServiceModel
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class OutlineRequest(ServiceModel):
     """A request for the sections of a document."""
 
-    id: Annotated[str, Field(min_length=1, description="ID of a document, or of one of its chunks")]
+    id: Annotated[str, Field(min_length=1, description="ID or path of a document, or the ID of one of its chunks")]
     index: IndexName = None
 
 
@@ -47,10 +47,10 @@ class OutlineResponse(ServiceModel):
 
 
 async def outline(context: ServiceContext, request: OutlineRequest) -> OutlineResponse:
-    """Return the sections of a document.
+    """Return the sections of a document. Its name may be the end of a path that only one document has.
 
     Raises:
-        NotFoundError: There is no such document that the caller may see.
+        NotFoundError: There is no such document that the caller may see, or several have this name.
         StoreError: The index can't be read.
     """
     store = await context.index(request.index).store()
@@ -62,10 +62,11 @@ async def outline(context: ServiceContext, request: OutlineRequest) -> OutlineRe
     chunks = await chunks_of(request.id)
     if not chunks:
         try:
-            one = await read_chunk(context, ChunkRequest(id=request.id, index=request.index))
+            name = (await read_chunk(context, ChunkRequest(id=request.id, index=request.index))).document_id
         except NotFoundError:
-            raise NotFoundError("Document", request.id) from None
-        chunks = await chunks_of(one.document_id)
+            name = await find_document(context, request.index, request.id)
+        if not (chunks := await chunks_of(name)):
+            raise NotFoundError("Document", request.id)
     first = chunks[0]
     return OutlineResponse(
         id=first.document_id,

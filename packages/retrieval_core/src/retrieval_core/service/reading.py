@@ -210,7 +210,7 @@ async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
     name = request.id if given is None else given["name"]
     found = None if given is None else await _read_named(context, store, request, name)
     if found is None:
-        found = await _read_named(context, store, request, await _find_document(context, request.index, name))
+        found = await _read_named(context, store, request, await find_document(context, request.index, name))
     if found is None:  # it was removed meanwhile
         raise NotFoundError("Document", request.id)
     if given is None:
@@ -310,7 +310,7 @@ def _lines_of_chunks(chunks: Iterable[Chunk]) -> dict[int, str]:
     return texts
 
 
-async def _find_document(context: ServiceContext, index: str | None, name: str) -> str:
+async def find_document(context: ServiceContext, index: str | None, name: str) -> str:
     """Return the ID of the document that a name is meant for: a path, or the end of one that is the only one.
 
     Raises:
