@@ -84,7 +84,7 @@ def test_what_the_user_fills_in_reaches_the_server(tmp_path: Path) -> None:
 
 def test_the_manifest_lists_the_tools() -> None:
     """Each with its title, so that a user sees before what will be there."""
-    settings = ServerSettings()
+    settings = ServerSettings(structured=True)
 
     async def listed() -> list[dict[str, Any]]:
         async with Client(create_server(settings)) as client:

@@ -73,7 +73,10 @@ def test_tools_are_described(talk: Any) -> None:
 
 
 def test_the_default_tools_are_few_and_short(talk: Any) -> None:
-    """With the instructions they take at most 1,200 tokens, and have no output schema; other tools can be named."""
+    """With the instructions they take at most 600 tokens, and have no output schema; other tools can be named.
+
+    What the list leaves out is in that of all tools.
+    """
 
     async def conversation(client: Client) -> tuple[list[Any], str]:
         return (await client.list_tools()).tools, client.instructions or ""
@@ -81,8 +84,14 @@ def test_the_default_tools_are_few_and_short(talk: Any) -> None:
     tools, instructions = talk(conversation, tools=(), structured=False)
     assert [tool.name for tool in tools] == DEFAULT
     assert all(tool.output_schema is None for tool in tools)
-    written = [json.dumps(tool.model_dump(mode="json", by_alias=True, exclude_none=True)) for tool in tools]
-    assert len("".join(written) + instructions) <= 4 * 1_200
+    dumped = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    assert all(tool.annotations.read_only_hint for tool in tools)
+    assert all(entry["description"] for tool in tools for entry in tool.input_schema["properties"].values())
+    written = [json.dumps(tool, separators=(",", ":")) for tool in dumped]
+    assert len("".join(written) + instructions) <= 4 * 600
+    complete = {tool.name: tool.input_schema["properties"] for tool in listed(talk)}
+    for tool in tools:
+        assert tool.input_schema["properties"].keys() <= complete[tool.name].keys()
     assert [tool.name for tool in listed(talk, tools=("answer", "search"))] == ["search", "answer"]
     refused = call(talk, "answer", {"query": "moon"}, tools=())
     assert refused.is_error
@@ -155,6 +164,43 @@ def test_search_takes_several_queries_and_an_intent(talk: Any) -> None:
     refused = call(talk, "search", {"query": "moon", "queries": [{"kind": "regex", "text": "x"}]})
     assert refused.is_error
     assert "keywords" in refused.content[0].text
+
+
+def test_further_queries_are_texts_that_begin_with_their_kind(talk: Any) -> None:
+    """As an object they find the same; without a kind, or with a word that is none, they are texts."""
+    asked = [
+        ["keywords: milk", "Passage:Cheese is made of milk.", "note: moon"],
+        [
+            {"kind": "keywords", "text": "milk"},
+            {"kind": "passage", "text": "Cheese is made of milk."},
+            {"kind": "text", "text": "note: moon"},
+        ],
+    ]
+    (texts, objects) = (call(talk, "search", {"query": "moon", "queries": each}).structured_content for each in asked)
+    assert texts == objects
+    refused = call(talk, "search", {"query": "moon", "queries": ["keywords: milk", ""]})
+    assert refused.is_error
+    assert refused.content[0].text.startswith("queries: ")
+
+
+def test_arguments_that_the_list_leaves_out_can_be_set(talk: Any) -> None:
+    """The same holds for their bounds: a wrong value is an error that says what is right."""
+    given: dict[str, Any] = {"query": "ships on the sea", "top_k": 2, "mode": "lexical", "intent": "to sail"}
+    text = call(talk, "search", given, tools=(), structured=False).content[0].text
+    assert ("\n[2] " in text, "\n[3] " in text) == (True, False)
+    wrong: tuple[tuple[str, dict[str, Any], str], ...] = (
+        ("search", {"query": "moon", "top_k": 0}, "top_k: must be 1 or more"),
+        ("search", {"query": "moon", "detail": "all"}, "detail: must be 'paths', 'excerpts' or 'full'"),
+        ("search", {"query": "moon", "cursor": "9-x"}, "cursor: it belongs to another search"),
+        ("grep", {"pattern": "moon", "context": -1}, "context: must be 0 or more"),
+        ("grep", {"pattern": "moon", "output": "names"}, "output: must be 'lines', 'files' or 'counts'"),
+        ("fetch", {"ids": [], "lines_around": 5}, "id: it is missing"),
+        ("fetch", {"id": "moon.md", "lines_around": 501}, "lines_around: must be 500 or less"),
+    )
+    for tool, arguments, told in wrong:
+        answer = call(talk, tool, arguments, tools=(), structured=False)
+        assert answer.is_error
+        assert told in answer.content[0].text
 
 
 def test_an_empty_filter_is_no_filter(talk: Any) -> None:

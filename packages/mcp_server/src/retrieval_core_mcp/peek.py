@@ -45,7 +45,7 @@ def _sentence(name: str, path: str, *, several: bool) -> str:
         return ""
     named = (str(row[0]) for row in rows if not signs_in(str(row[0])))
     titles = ", ".join(f'"{title}"' for text in named if (title := in_one_line(text, LONGEST_TITLE)))
-    index = f"The index {in_one_line(name, LONGEST_TITLE)}" if several else "The index"
-    day = f", last indexed {last[:10]}" if isinstance(last, str) else ""
+    index = f"The index {in_one_line(name, LONGEST_TITLE)} contains " if several else ""
+    day = f", indexed {last[:10]}" if isinstance(last, str) else ""
     count = f"{documents:,} document{'s' * (documents != 1)}"
-    return f"{index} contains {count}{day}{f', such as {titles}' if titles else ''}."
+    return f"{index}{count}{day}{f', such as {titles}' if titles else ''}."

@@ -45,7 +45,7 @@ def read_arguments(tool: DeclaredTool, given: Mapping[str, Any], names: Sequence
         keys = ", ".join(in_one_line(key, 60) for key in broken[:10])
         msg = f"{keys}: the text contains half of a surrogate pair, which is no character. Send it without that half."
         raise ToolFailure(msg)
-    allowed = (*tool.arguments, *tool.unlisted)
+    allowed = (*tool.arguments, *tool.more_arguments)
     problems = [_unknown(tool.name, name, names) for name in arguments if name not in allowed]
     known = {name: value for name, value in arguments.items() if name in allowed}
     try:

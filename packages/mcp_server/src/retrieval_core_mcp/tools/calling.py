@@ -16,7 +16,7 @@ from retrieval_core_mcp.fitting import bounded
 from retrieval_core_mcp.settings import default_top_k
 from retrieval_core_mcp.tools.arguments import INDEX, index_named, read_arguments, shown
 from retrieval_core_mcp.tools.fit import Written, fit
-from retrieval_core_mcp.tools.registry import TOOLS, choose_tools
+from retrieval_core_mcp.tools.registry import ALL, TOOLS, choose_tools
 from retrieval_core_mcp.tools.tool import LONGEST_ID, ToolAnswer, ToolCall, ToolFailure
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class Tools:
     def list(self, *, structured: bool = False) -> list[Tool]:
         """Return the tools as clients see them.
 
+        A list with output schemas, and one of all tools, is complete. Others leave out titles and the arguments that
+        assistants rarely need.
+
         Args:
             structured: Whether the tools have output schemas: a result must then have structured content.
         """
@@ -74,7 +77,7 @@ class Tools:
             elif several and has_index:
                 index = given.pop(INDEX, None)
             served = context.index(index)
-            names = (*tool.arguments, *tool.unlisted, *[INDEX] * (several and has_index))
+            names = (*tool.arguments, *tool.more_arguments, *[INDEX] * (several and has_index))
             request = read_arguments(tool, given, names)
             changed: dict[str, Any] = {INDEX: index} if has_index else {}
             if getattr(request, "top_k", 0) is None:
@@ -135,7 +138,8 @@ def _unknown(name: str, tools: Mapping[str, DeclaredTool]) -> str:
 
 
 def _listed(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...], *, structured: bool) -> Tool:
-    schema = _input_schema(tool)
+    is_complete = structured or ALL in settings.tools
+    schema = _input_schema(tool, is_complete=is_complete)
     properties = schema["properties"]
     if "top_k" in properties:
         properties["top_k"]["default"] = settings.top_k
@@ -150,7 +154,7 @@ def _listed(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...]
             schema["required"] = [INDEX, *schema.get("required", [])]
     return Tool(
         name=tool.name,
-        title=tool.title,
+        title=tool.title if is_complete else None,
         description=tool.description.replace("{about}", settings.about).rstrip(),
         input_schema=schema,
         output_schema=_output_schema(tool.answer) if structured else None,
@@ -158,14 +162,17 @@ def _listed(tool: DeclaredTool, settings: ServerSettings, names: tuple[str, ...]
     )
 
 
-def _input_schema(tool: DeclaredTool) -> dict[str, Any]:
+def _input_schema(tool: DeclaredTool, *, is_complete: bool) -> dict[str, Any]:
     """Return the schema of a tool's arguments, without ``null`` as a value of optional ones, and without bounds.
 
     The server checks the bounds, and refuses other arguments, with messages that say what is wrong.
     """
     schema = _terse(tool.request.model_json_schema())
-    properties: dict[str, Any] = {name: schema["properties"][name] for name in tool.arguments}
+    arguments = (*tool.arguments, *tool.more_arguments) if is_complete else tool.arguments
+    properties: dict[str, Any] = {name: schema["properties"][name] for name in arguments}
     for entry in properties.values():
+        if not is_complete:
+            entry.pop("default", None)
         if "anyOf" in entry:
             entry.update(next(kind for kind in entry.pop("anyOf") if kind != {"type": "null"}))
             entry.pop("default", None)

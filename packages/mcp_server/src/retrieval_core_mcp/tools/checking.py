@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class CitationArguments(QuoteRequest):
     """Arguments of the tool verify_citation."""
 
-    id: Id
+    id: Annotated[Id, Field(description="id or path:lines")]
 
 
 _TOLD: dict[tuple[str, str | None], str] = {

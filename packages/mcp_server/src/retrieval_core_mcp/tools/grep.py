@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, PrivateAttr, computed_field
 
+from retrieval_core.pipeline.grep import MOST_CONTEXT
 from retrieval_core.service.grep import LONGEST_PATH, GrepRequest
+from retrieval_core.service.service_context import WHOLE
 from retrieval_core.types.grep import GrepOutput  # noqa: TC001 - pydantic reads annotations
 from retrieval_core_mcp.fitting import clean
 from retrieval_core_mcp.tools.fit import Shrink
@@ -26,11 +28,12 @@ _BREAK = re.compile(r"[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 class GrepArguments(Sized, GrepRequest):
     """Arguments of the tool grep."""
 
-    pattern: Annotated[str, Field(min_length=1, max_length=1_000, description="RE2 regex. Lowercase ignores case")]
-    path: Annotated[str | None, Field(max_length=LONGEST_PATH, description="Glob or part of a path")] = None
+    pattern: Annotated[str, Field(min_length=1, max_length=1_000, description="RE2, smart case")]
+    path: Annotated[str | None, Field(max_length=LONGEST_PATH, description="Glob or part of it")] = None
     literal: Annotated[bool, Field(description="No regex")] = False
-    output: Annotated[GrepOutput, Field(description="Matching lines, their documents, or counts")] = "lines"
-    cursor: Annotated[str | None, Field(description="From the previous result, for more")] = None
+    output: Annotated[GrepOutput, Field(description="What to list")] = "lines"
+    context: Annotated[int, Field(ge=0, le=MOST_CONTEXT, description="Lines around a match"), WHOLE] = 0
+    cursor: Annotated[str | None, Field(description="Next page")] = None
 
 
 class GrepHit(AnswerPart):

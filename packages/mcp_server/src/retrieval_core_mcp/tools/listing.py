@@ -45,8 +45,8 @@ OPERATORS = "$eq $ne $in $nin $gt $gte $lt $lte $contains $text $glob $exists $a
 class ListArguments(Sized, IndexRequest):
     """Arguments of the tool list."""
 
-    path: Annotated[str | None, Field(max_length=LONGEST_ID, description="File, folder, glob or part of a name")] = None
-    cursor: Annotated[str | None, Field(max_length=LONGEST_ID, description="From the previous result")] = None
+    path: Annotated[str | None, Field(max_length=LONGEST_ID, description="File, folder or glob")] = None
+    cursor: Annotated[str | None, Field(max_length=LONGEST_ID, description="Next page")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,9 @@ _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 class FetchArguments(Sized, AroundRequest):
     """Arguments of the tool fetch."""
 
-    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="ID, path, path:120-160, or glob")] = ""
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="id, path, path:120-160 or glob")] = ""
     ids: Annotated[tuple[_Name, ...], Field(max_length=MOST_PASSAGES, description="Several of them"), SEVERAL] = ()
-    offset: Annotated[int, Field(ge=0, description="Start, in characters"), WHOLE] = 0
+    offset: Annotated[int, Field(ge=0, description="First character"), WHOLE] = 0
 
 
 async def fetch(context: ServiceContext, request: FetchArguments) -> ReadResponse:

@@ -18,56 +18,55 @@ ALL = "all"
 """In place of the names of tools: every tool."""
 DEFAULT = ("search", "grep", "fetch", "list", "verify_citation")
 """The tools that clients get unless the settings name others. Their list and the server's instructions together have
-at most 1,200 tokens of four characters: every conversation pays for them."""
+at most 600 tokens of four characters: every conversation pays for them."""
 
 TOOLS = (
     DeclaredTool(
         "search",
         "Search the documents",
-        "Find the passages that answer a question, best first: path:lines, id and excerpt. Finds other wordings than "
-        "yours, so use it before grep. {about}",
+        'Find passages that answer a question, in whatever words. "A phrase" is required, -word at the end excluded; '
+        "path:docs/* and field:value filter. {about}",
         "retrieval_core_mcp.tools.search:SearchArguments",
-        ("query", "queries", "intent", "filters", "detail", "top_k", "cursor"),
+        ("query", "queries", "filters", "detail", "cursor"),
         "retrieval_core_mcp.tools.search:find",
         "retrieval_core_mcp.tools.search:SearchAnswer",
-        unlisted=("mode", "max_characters"),
+        more_arguments=("intent", "top_k", "mode", "max_characters"),
     ),
     DeclaredTool(
         "grep",
         "Search for a pattern",
-        "Find the lines of all documents that match a regular expression: identifiers, error messages, exact wording.",
+        "Find lines by regular expression: identifiers, messages, wording.",
         "retrieval_core_mcp.tools.grep:GrepArguments",
-        ("pattern", "path", "literal", "context", "output", "cursor"),
+        ("pattern", "path", "context", "output", "cursor"),
         "retrieval_core.service.grep:grep",
         "retrieval_core_mcp.tools.grep:GrepAnswer",
-        unlisted=("filters", "ignore_case", "word", "limit", "max_characters"),
+        more_arguments=("literal", "filters", "ignore_case", "word", "limit", "max_characters"),
     ),
     DeclaredTool(
         "fetch",
         "Read a document",
-        "Read a search result, lines or a whole document, with the text around it.",
+        "Read results, lines and documents.",
         "retrieval_core_mcp.tools.reading:FetchArguments",
-        ("id", "ids", "lines_around", "offset"),
+        ("id", "offset"),
         "retrieval_core_mcp.tools.reading:fetch",
         "retrieval_core_mcp.tools.reading:FetchAnswer",
-        unlisted=("around", "max_characters"),
+        more_arguments=("ids", "lines_around", "around", "max_characters"),
     ),
     DeclaredTool(
         "list",
         "List documents",
-        "List the documents in a folder, or the sections of one. Without path: size and state of the index, folders, "
-        "and fields for filters.",
+        "List a folder's documents or a document's sections. Without path: folders, fields, index state.",
         "retrieval_core_mcp.tools.listing:ListArguments",
         ("path", "cursor"),
         "retrieval_core_mcp.tools.listing:list_contents",
         "retrieval_core_mcp.tools.listing:ListAnswer",
-        unlisted=("max_characters",),
+        more_arguments=("max_characters",),
         needs_index=False,
     ),
     DeclaredTool(
         "verify_citation",
         "Check a quote",
-        "Check that path:lines or a document contain a quote, and haven't changed since. Says where the quote is.",
+        "Check that a document contains a quote and hasn't changed.",
         "retrieval_core_mcp.tools.checking:CitationArguments",
         ("id", "quote"),
         "retrieval_core_mcp.tools.checking:check_quote",

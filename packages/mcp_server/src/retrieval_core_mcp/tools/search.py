@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, PrivateAttr, computed_field
+from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, computed_field
 
 from retrieval_core.config.model import named_mode
 from retrieval_core.service.checking import changed_since
 from retrieval_core.service.emptiness import EMPTY, explain_emptiness
-from retrieval_core.service.searching import LONGEST_QUERY, SearchRequest, search
-from retrieval_core.service.service_context import WHOLE
+from retrieval_core.service.searching import LONGEST_QUERY, MOST_QUERIES, FurtherQuery, QueryKind, SearchRequest, search
+from retrieval_core.service.service_context import SEVERAL, WHOLE
 from retrieval_core_mcp.fitting import MARK, clean, good_end, in_one_line
 from retrieval_core_mcp.settings import LARGEST_ANSWER, MOST_RESULTS
 from retrieval_core_mcp.tools.fit import Shrink
@@ -46,6 +46,18 @@ Mode = Annotated[Literal["hybrid", "dense", "lexical"], BeforeValidator(named_mo
 TopK = Annotated[int, Field(ge=1, le=MOST_RESULTS), WHOLE]
 
 
+def _read_query(given: object) -> object:
+    """Return a text with the kind before a colon as an object; without one it is a text as the query."""
+    if not isinstance(given, str):
+        return given
+    kind, _, text = given.partition(":")
+    kind, text = kind.strip().lower(), text.strip()
+    return {"kind": kind, "text": text} if kind in get_args(QueryKind) and text else {"kind": "text", "text": given}
+
+
+_Query = Annotated[FurtherQuery, BeforeValidator(_read_query), WithJsonSchema({"type": "string"})]
+
+
 class SearchArguments(QueryArguments, Sized, SearchRequest):
     """Arguments of the tool search."""
 
@@ -54,17 +66,22 @@ class SearchArguments(QueryArguments, Sized, SearchRequest):
         Field(
             min_length=1,
             max_length=LONGEST_QUERY,
-            description='Plain language. "a phrase" is required, -word at the end excluded; path:docs/*, field:value',
+            description="In plain language",
         ),
     ]
-    detail: Annotated[
-        Literal["paths", "excerpts", "full"], Field(description="paths lists places only; full doesn't shorten")
-    ] = "excerpts"
+    queries: Annotated[
+        tuple[_Query, ...] | None,
+        Field(max_length=MOST_QUERIES, description="More, as keywords: ... or passage: a likely answer"),
+        SEVERAL,
+    ] = None
+    detail: Annotated[Literal["paths", "excerpts", "full"], Field(description="paths: no text; full: uncut")] = (
+        "excerpts"
+    )
     top_k: Annotated[TopK | None, Field(description="Most results")] = None
     mode: Annotated[Mode | None, Field(description="lexical: keyword search; dense: vector search; hybrid: both")] = (
         None
     )
-    cursor: Annotated[str | None, Field(max_length=100, description="From the previous result, for more")] = None
+    cursor: Annotated[str | None, Field(max_length=100, description="Next page")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,7 @@ Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="ID o
 class QueryArguments(ServiceModel):
     """Arguments of a tool that searches."""
 
-    filters: Annotated[
-        dict[str, Any] | None, Field(description='Such as {"year":{"$gte":2020}}; list shows the fields')
-    ] = None
+    filters: Annotated[dict[str, Any] | None, Field(description='As {"year":{"$gte":2020}}')] = None
 
 
 class Sized(ServiceModel):
@@ -90,12 +88,12 @@ class DeclaredTool:
 
     Attributes:
         request_path: The service's request, or a subclass with arguments that only the tool has.
-        arguments: The fields of it that are listed. Where there are several indexes, ``index`` is one too.
+        arguments: The fields of it that are always listed. Where there are several indexes, ``index`` is one too.
         serve_path: The service's function.
         answer_path: Makes the structured content of its response, and renders it as text. The model of a short response
             can be its own answer; the text then has a line for each field.
         writes: Whether it changes the index.
-        unlisted: Further fields that callers can set, mostly programs.
+        more_arguments: Further fields that callers can set. Only complete lists have them.
         needs_index: Whether each call names an index where there are several.
     """
 
@@ -107,7 +105,7 @@ class DeclaredTool:
     serve_path: str
     answer_path: str
     writes: bool = False
-    unlisted: tuple[str, ...] = ()
+    more_arguments: tuple[str, ...] = ()
     needs_index: bool = True
 
     @cached_property

@@ -57,10 +57,14 @@ LONGEST_QUERY = 10_000
 MOST_INDEXES = 32
 
 
+MOST_QUERIES = 16
+QueryKind = Literal["text", "keywords", "passage"]
+
+
 class FurtherQuery(ServiceModel):
     """One more text to search for, besides the query."""
 
-    kind: Literal["text", "keywords", "passage"]
+    kind: QueryKind
     text: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY)]
 
 
@@ -79,7 +83,7 @@ class QueryRequest(ServiceModel):
     queries: Annotated[
         tuple[Annotated[FurtherQuery, WithJsonSchema(_FURTHER_QUERY)], ...] | None,
         Field(
-            max_length=16,
+            max_length=MOST_QUERIES,
             description="More queries; all results are fused. passage: as the documents might say it",
         ),
         SEVERAL,
