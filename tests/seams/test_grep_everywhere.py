@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import subprocess
@@ -16,7 +17,12 @@ from click.testing import CliRunner
 pytest.importorskip("re2", reason="the extra grep")
 
 from retrieval_core import Chunk, Document, load_config, open_index
+from retrieval_core.adapters.stores.first_run import remove_progress, write_progress
 from retrieval_core.errors import IndexNotFoundError, StoreError
+from retrieval_core.service.contents import IndexRequest, describe_index
+from retrieval_core.service.emptiness import explain_emptiness
+from retrieval_core.service.served import OpenedIndex, ServedIndexes
+from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.command_line import main
 
@@ -256,3 +262,21 @@ def test_an_index_that_is_not_there_has_its_own_message(tmp_path: Path, monkeypa
     assert (code, output) == (1, "")
     assert "there is no index" in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_that_is_being_built_says_so(folder: Path) -> None:
+    (place,) = folder.rglob("index.db")
+    write_progress(place, 2, 5)
+    code, output, error = command("grep", "nowhere")
+    assert (code, output) == (1, "")
+    assert "still being built: 2 of 5 files indexed so far; the others can't be found yet" in error
+
+    async def check() -> None:
+        async with open_index(place) as index:
+            context = ServiceContext(ServedIndexes(OpenedIndex(index)))
+            assert "2 of 5 files" in await explain_emptiness(context, None, None)
+            assert (await describe_index(context, IndexRequest())).status == "yellow"
+
+    asyncio.run(check())
+    remove_progress(place)
+    assert command("grep", "nowhere") == (1, "", "")

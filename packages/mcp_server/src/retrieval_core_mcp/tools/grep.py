@@ -75,6 +75,8 @@ class GrepAnswer(ToolAnswer):
             if can_be_named(document.id, call.limit):
                 hits += [_hit(document, line) for line in document.lines] or [_hit(document)]
         notes: list[str] = []
+        if response.incomplete is not None:
+            notes.append(f"The index is still being built: {response.incomplete}.")
         if response.timed_out:
             notes.append("Not everything was searched within a second. Use the cursor, or narrow it with path.")
         if not hits:

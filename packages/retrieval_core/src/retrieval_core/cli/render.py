@@ -197,6 +197,8 @@ def print_matches(found: GrepResponse) -> None:
             mark = ":" if line.is_match else "-"
             click.echo(f"{path}{mark}{line.number}{mark} {harmless(line.text)}")
             before = document.id, line.number
+    if found.incomplete is not None:
+        warn(f"the index is still being built: {found.incomplete}")
     if found.timed_out:
         warn("not everything was searched within a second. Continue with --cursor, or narrow the search with PATH")
     if found.next_cursor is not None:

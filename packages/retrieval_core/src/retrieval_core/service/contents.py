@@ -267,7 +267,7 @@ async def _counted(context: ServiceContext, served: ServedIndex) -> IndexSummary
         chunks=chunks,
         vector_size=size,
         embedded=max(0, (chunks or 0) - waiting) if size else 0,
-        status="yellow" if waiting else "green",
+        status="yellow" if waiting or await index.progress_note() is not None else "green",
     )
 
 

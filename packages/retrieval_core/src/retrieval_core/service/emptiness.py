@@ -30,6 +30,8 @@ async def explain_emptiness(context: ServiceContext, index: str | None, filters:
         filters: Those of the search, without the tenant's.
     """
     try:
+        if (progress := await (await context.index(index).index()).progress_note()) is not None:
+            return f"Nothing found so far: the index is still being built, {progress.reason}. Search again later."
         counted = await describe_index(context, IndexRequest(index=index))
         if counted.chunks == 0:
             return EMPTY

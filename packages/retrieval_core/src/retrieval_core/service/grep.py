@@ -71,6 +71,9 @@ class GrepResponse(ServiceModel):
         bool, Field(description="Whether the search ended after a second, before everything was searched")
     ] = False
     next_cursor: Annotated[str | None, Field(description="Cursor of the next page; not set on the last one")] = None
+    incomplete: Annotated[
+        str | None, Field(description="How many files can be found so far, while a new index is being built")
+    ] = None
 
 
 async def grep(context: ServiceContext, request: GrepRequest) -> GrepResponse:
@@ -94,8 +97,12 @@ async def grep(context: ServiceContext, request: GrepRequest) -> GrepResponse:
         limit=request.limit,
         cursor=request.cursor,
     )
+    progress = await index.progress_note()
     return GrepResponse(
-        documents=tuple(map(_shown, result.documents)), timed_out=result.timed_out, next_cursor=result.next_cursor
+        documents=tuple(map(_shown, result.documents)),
+        timed_out=result.timed_out,
+        next_cursor=result.next_cursor,
+        incomplete=None if progress is None else progress.reason,
     )
 
 
