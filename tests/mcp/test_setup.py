@@ -585,6 +585,45 @@ def test_without_a_terminal_nothing_is_written(user: User) -> None:
     assert user.files() == {}
 
 
+def test_runs_at_the_same_time_lose_nothing(user: User) -> None:
+    """A run either adds its server, or says that the file was changed."""
+    user.write("cursor", b"{}")
+    names = [f"s{number}" for number in range(5)]
+    runs = [
+        subprocess.Popen(
+            [*MCP, "setup", str(user.home / "notes"), "--client", "cursor", "--name", name, "--yes"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for name in names
+    ]
+    ended = {name: run.wait() for name, run in zip(names, runs, strict=True)}
+    assert set(ended.values()) <= {0, 1}
+    assert {name for name, code in ended.items() if code == 0} == set(user.read("cursor")["mcpServers"])
+
+
+def test_keys_of_other_servers_are_not_shown(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even if all servers are in one line."""
+    for text in (b'{"mcpServers": {"a": {"env": {"KEY": "sk-1"}}}}', b'{"mcpServers": {\n "a": {"KEY": "sk-1"}\n}}'):
+        user.write("cursor", text)
+        for options in ((), ("--uninstall",)):
+            assert user.setup("--client", "cursor", "--yes", *options) == 0
+            shown = capsys.readouterr().out
+            assert "retrieval_core_mcp" in shown
+            assert "sk-1" not in shown
+
+
+def test_a_read_only_file_is_left_alone(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its owner, or a program that keeps it, did not want it to be changed."""
+    user.write("cursor", b"{}")
+    user.place("cursor").chmod(0o444)
+    assert user.setup("--client", "cursor", "--yes") == 1
+    assert user.place("cursor").read_bytes() == b"{}"
+    shown = capsys.readouterr().err
+    assert "was left as it is: it is read-only. Put this into it by hand:" in shown
+    assert shown.endswith("}\n")
+
+
 def test_a_file_that_changes_meanwhile_is_left_alone(
     user: User, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,14 +9,16 @@ import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
-from tempfile import mkstemp
+from tempfile import gettempdir, mkstemp
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from retrieval_core.cli.process import FAILURE
-from retrieval_core.errors import ConfigurationError, MissingExtraError
+from retrieval_core.errors import ConfigurationError, IndexBusyError, MissingExtraError
+from retrieval_core.run.file_lock import one_writer
 from retrieval_core_mcp.command import CONFIG_HELP, DESCRIPTION_HELP, INDEX_HELP, NO_FILE
 from retrieval_core_mcp.setup.clients import CLIENTS, Machine
 from retrieval_core_mcp.setup.errors import NotEditableError
@@ -41,6 +43,10 @@ NO_CLIENT = f"No assistant was found on this machine. Name one with --client: {'
 ANOTHER_SERVER = '"{name}" is another server there. Choose a name with --name'
 ANOTHER_SKILL = "it is another skill. Choose a name with --name"
 CHANGED = "another program has changed it meanwhile. Run the command again"
+READ_ONLY = "it is read-only"
+BUSY = "Nothing was changed: another setup is still writing. Run the command again."
+PATIENCE = 30.0
+"""Seconds to wait for another run."""
 OWNER_ONLY = 0o600
 """The mode of a new file: other servers may be added to it with their keys."""
 _UV_CACHE = "archive-v0"
@@ -75,12 +81,33 @@ class _Change:
     def lines(self) -> Iterator[str]:
         """The lines that differ, without those around them: other servers have their keys there."""
         old, new = ((text or "").splitlines() for text in (self.before, self.after))
-        start = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-        most = min(len(old), len(new)) - start
-        pairs = zip(reversed(old), reversed(new), strict=False)
-        end = next((at for at, (a, b) in enumerate(pairs) if a != b or at >= most), most)
-        yield from (f"- {line}" for line in old[start : len(old) - end])
-        yield from (f"+ {line}" for line in new[start : len(new) - end])
+        start = _common_length(old, new)
+        old, new = old[start:], new[start:]
+        end = _common_length(old[::-1], new[::-1])
+        old, new = _without_common_text(old[: len(old) - end], new[: len(new) - end])
+        yield from (f"- {line}" for line in old)
+        yield from (f"+ {line}" for line in new)
+
+
+def _without_common_text(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
+    """Return lines without what the first two have in common: a file may have all servers in one line."""
+    if not old or not new or not old[0][: (head := _common_length(old[0], new[0]))].strip():
+        return old, new
+    tail = 0
+    if len(old) == len(new) == 1:
+        tail = _common_length(old[0][head:][::-1], new[0][head:][::-1])
+
+    def shown(lines: list[str]) -> list[str]:
+        changed = lines[0][head : len(lines[0]) - tail]
+        return [f"…{changed}{'…' * bool(tail)}"] * bool(changed) + lines[1:]
+
+    return shown(old), shown(new)
+
+
+def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many items at the beginning are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def setup(arguments: Sequence[str], *, by_old_name: bool = False) -> None:
@@ -108,12 +135,21 @@ def setup(arguments: Sequence[str], *, by_old_name: bool = False) -> None:
         _stop("Nothing was changed, since this is a dry run.", FAILURE if plan.has_failed else 0)
     if not options.yes:
         _ask()
-    for change in plan.changes:
-        with plan.reported(f"{change.path}"):
-            _carry_out(change)
+    try:
+        with one_writer(_lock_of(Machine().home), PATIENCE):
+            for change in plan.changes:
+                with plan.reported(f"{change.path}"):
+                    _carry_out(change)
+    except IndexBusyError:
+        _stop(BUSY)
     if plan.has_failed:
         raise SystemExit(FAILURE)
     _say("Done. Indexes stay where they are." if options.uninstall else "Done.")
+
+
+def _lock_of(home: Path) -> Path:
+    """Return the file that one run at a time locks for the configurations of a user."""
+    return Path(gettempdir()) / f"retrieval-mcp-setup-{sha256(os.fsencode(home)).hexdigest()[:12]}.lock"
 
 
 class _Plan:
@@ -132,7 +168,8 @@ class _Plan:
         try:
             yield
         except _LeftError as reason:
-            sys.stderr.write(f"{name} was left as it is: {reason}.\n")
+            text = f"{name} was left as it is: {reason}"
+            sys.stderr.write(text if text.endswith("\n") else f"{text}.\n")
             self.has_failed = True
 
     def add_configurations(self, command: Sequence[str]) -> None:
@@ -261,11 +298,12 @@ def _configuration(path: Path, client: Client, name: str, entry: dict[str, Any] 
                 return None
             raise _LeftError(ANOTHER_SERVER.format(name=name))
         backup = path.with_name(f"{path.name}.before-{name}")
+        new: dict[str, Any] = {**(old or {}), **(entry or {})}
+        if entry is not None and old == new:
+            return None
+        _check_writable(path)
         if entry is None:
             return _Change(path, text, _removed(text or "", client, name, old, backup), drop=backup)
-        new = {**old, **entry} if old is not None else entry
-        if old == new:
-            return None
         after = client.editor.with_entry(text or "", client.servers, name, new)
         return _Change(path, text, after, keep=backup if old is None else None)
     except NotEditableError as reason:
@@ -275,6 +313,12 @@ def _configuration(path: Path, client: Client, name: str, entry: dict[str, Any] 
             snippet = client.editor.with_entry("", client.servers, name, entry)
             advice = f"Put this into it by hand:\n{snippet}"
         raise _LeftError(f"{reason}. {advice}") from None
+
+
+def _check_writable(path: Path) -> None:
+    """Raise :class:`NotEditableError` if a file is there and read-only: replacing it needs no such right."""
+    if path.exists() and not path.stat().st_mode & 0o222:
+        raise NotEditableError(READ_ONLY)
 
 
 def _removed(text: str, client: Client, name: str, entry: Any, backup: Path) -> str | None:
