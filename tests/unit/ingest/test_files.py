@@ -151,6 +151,31 @@ def test_secrets_in_folders_are_skipped_and_counted(tmp_path: Path) -> None:
     assert [file.source for file in discover([tmp_path / secret[0]], tmp_path, is_read).files] == [secret[0]]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_links_to_secrets_are_skipped_whatever_their_names(tmp_path: Path) -> None:
+    write(tmp_path, ".env", "credentials.json", "real.md", "..data/mounted.md")
+    for name, target in {
+        "a.md": ".env",
+        "b.md": "credentials.json",
+        "c.md": "real.md",
+        "d.md": "..data/mounted.md",
+    }.items():
+        (tmp_path / name).symlink_to(target)
+    found = discover([tmp_path], tmp_path, is_read, gitignore=False)
+    assert [file.source for file in found.files] == ["c.md", "d.md", "real.md"]
+    assert found.skipped == {"secrets": 2}
+
+
+@pytest.mark.parametrize("name", ["id_rsa.txt", "notes.md", "deploy.sh", "id_rsa"])
+def test_a_file_that_begins_with_a_private_key_is_skipped(tmp_path: Path, name: str) -> None:
+    """A page about keys has them further down."""
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n"
+    (tmp_path / name).write_text(f"\n{key}")
+    assert skip_by_content(tmp_path / name) == "secrets"
+    (tmp_path / name).write_text(f"# Keys\n\nThey begin so:\n\n{key}")
+    assert skip_by_content(tmp_path / name) is None
+
+
 def test_structured_text_with_a_private_key_is_skipped(tmp_path: Path) -> None:
     """Whether the lines of the key are escaped or not; a placeholder, and code that looks for keys, are no secrets."""
     key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj" * 2

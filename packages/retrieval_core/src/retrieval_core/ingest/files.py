@@ -184,6 +184,10 @@ class _Finder:
         """Return why a file in a folder is skipped; ``None`` if it is not."""
         if is_secret(path) or (self._settings_file and os.path.realpath(path) == self._settings_file):
             return "secrets"
+        if path.is_symlink():  # notes.md may lead to .env
+            real = Path(os.path.realpath(path))
+            if real.name.startswith(".") or is_secret(real):
+                return "secrets"
         return skip_by_name(path.relative_to(root)) if self._gitignore else None
 
     def _rules_at(self, folder: Path) -> IgnoreRules:

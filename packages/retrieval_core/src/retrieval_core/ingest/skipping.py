@@ -28,6 +28,7 @@ _SECRET = re.compile(
     r"\.(?:cfg|conf|csv|ini|json|jsonc|properties|toml|txt|xml|ya?ml)|.*\.tfvars(?:\.json)?|htpasswd)"
 )
 _PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----(?:\\[nr]|\s)+[A-Za-z0-9+/=]{40}")
+_KEY_FILE = re.compile(rb"\s*-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----")
 _STRUCTURED = frozenset({"ini", "json", "toml", "xml", "yaml"})
 _GENERATED = re.compile(rb"@generated\b|\bdo not edit\b", re.IGNORECASE)
 _HEAD = 1_000
@@ -69,6 +70,9 @@ def skip_by_content(path: Path) -> str | None:
         OSError: It can't be read.
     """
     language = language_of(path)
+    with path.open("rb") as file:
+        if _KEY_FILE.match(file.read(_HEAD)):  # whatever its name, such as id_rsa.txt
+            return "secrets"
     if language is None:
         return None
     if path.stat().st_size > MOST_BYTES:
