@@ -113,6 +113,8 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "fetch: no arguments": ("fetch", {}, "id: it is missing"),
     "fetch: empty id": ("fetch", {"id": ""}, "id: it is empty"),
     "fetch: unknown id": ("fetch", {"id": "nothing#1"}, "There is nothing with the id nothing#1."),
+    "fetch: lines that are not there": ("fetch", {"id": "moon.md:999"}, "Lines 999 of moon.md not found: it has lines"),
+    "grep: empty pattern": ("grep", {"pattern": ""}, "pattern: it is empty. Give the text"),
     "fetch: a path as id": ("fetch", {"id": "../../etc/passwd"}, "There is nothing with the id ../../etc/passwd."),
     "fetch: id is a number": ("fetch", {"id": 7}, "id: must be text"),
     "fetch: id is null": ("fetch", {"id": None}, "id: must be text"),

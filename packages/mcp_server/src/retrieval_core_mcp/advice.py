@@ -55,6 +55,8 @@ def _missing(error: errors.NotFoundError, _context: ServiceContext) -> str:
     if error.what == "File":
         there_is = f"there is no file or folder {name} below the folders that may be indexed"
         return f"path: {there_is}. Name it relative to them."
+    if error.reason:  # such as the lines that there are
+        return _sentence(error, _context)
     return f"There is nothing with the id {name}. Take ids from results of the tool search, unchanged."
 
 

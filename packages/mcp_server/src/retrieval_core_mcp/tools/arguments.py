@@ -63,6 +63,7 @@ def read_arguments(tool: DeclaredTool, given: Mapping[str, Any], names: Sequence
 _EMPTY = {
     "query": "query: it is empty. Write a query in plain language.",
     "quote": "quote: it is empty. Give the words of the document.",
+    "pattern": "pattern: it is empty. Give the text or regular expression to look for.",
 }
 
 

@@ -199,14 +199,14 @@ class ListAnswer(ToolAnswer):
         from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
 
         if self.documents is not None:
-            lines = [f"{each.id}{f' · {each.title}' if each.title else ''}" for each in self.documents]
+            lines = [f"{escape_name(each.id)}{f' · {each.title}' if each.title else ''}" for each in self.documents]
             if not lines:
                 return "There are no such documents. Leave path out for an overview."
             if self.next_cursor is not None:
                 lines.append(f"cursor: {escape_name(self.next_cursor)}")
             return "\n".join(lines)
         if self.sections is not None:
-            heading = f"{self.id}{f' · {self.title}' if self.title else ''}"
+            heading = f"{escape_name(self.id or '')}{f' · {self.title}' if self.title else ''}"
             left = self._counts[0] - len(self.sections)
             rest = [f"{left:,} more sections: set max_characters."] if left else []
             return "\n".join([heading, *map(_section_line, self.sections), *rest])
@@ -262,12 +262,14 @@ def _section(entry: OutlineSection) -> ListedSection:
 
 
 def _section_line(section: ListedSection) -> str:
+    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
+
     if section.lines is not None:
         place = "-".join(dict.fromkeys(map(str, section.lines)))
     elif section.pages is not None:
-        place = f"page {'-'.join(dict.fromkeys(map(str, section.pages)))} (id: {section.id})"
+        place = f"page {'-'.join(dict.fromkeys(map(str, section.pages)))} (id: {escape_name(section.id)})"
     else:
-        place = f"id: {section.id}"
+        place = f"id: {escape_name(section.id)}"
     return f"{'  ' * (section.level - 1)}{section.title or '(beginning)'}: {place}"
 
 
@@ -284,10 +286,10 @@ def _field(field: Any) -> DescribedField:
 
 def _field_line(field: DescribedField) -> str:
     ends = None if field.min is None or field.max is None else f"{_end(field.min)} to {_end(field.max)}"
-    examples = ", ".join(str(value) for value in field.examples)
+    examples = ", ".join(in_one_line(str(value), LONGEST_NAME) for value in field.examples)
     told = ("/".join(field.types), ends, f"such as {examples}" if examples and ends is None else None)
     return f"- {field.name}: {'; '.join(filter(None, told))}"
 
 
 def _end(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
+    return in_one_line(value, LONGEST_NAME) if isinstance(value, str) else f"{value:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -67,16 +68,20 @@ async def fetch(context: ServiceContext, request: FetchArguments) -> ReadRespons
         return replace(found, file_changed=bool(await changed_since(context, request.index, chunks)))
     asked = PassagesRequest(ids=names, index=request.index, lines_around=request.lines_around)
     several = await read_passages(context, asked)
-    texts = [_written(passage) for passage in several.passages]
+    named = "|".join(re.escape((passage.location or passage.id).rpartition(":")[0]) for passage in several.passages)
+    headings = re.compile(rf"^(?=(?:{named}):\d)", re.MULTILINE)
+    texts = [_written(passage, headings) for passage in several.passages]
     if several.omitted:
         texts.append(f"{several.omitted} more documents match: use a narrower glob.")
     return ReadResponse(", ".join(names), None, None, "\n\n".join(texts), {})
 
 
-def _written(passage: Passage) -> str:
+def _written(passage: Passage, headings: re.Pattern[str]) -> str:
+    """Return a text below its heading. A backslash is before lines of it that look like the heading of another."""
     if passage.error is not None:
         return f"{passage.id}: {passage.error}"
-    return "\n".join([passage.location or passage.id, *([_CHANGED] if passage.file_changed else []), passage.text])
+    text = headings.sub(r"\\", passage.text)
+    return "\n".join([passage.location or passage.id, *([_CHANGED] if passage.file_changed else []), text])
 
 
 class FetchAnswer(ToolAnswer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
+from unicodedata import normalize
 
 from pydantic import Field
 
@@ -12,7 +13,7 @@ from retrieval_core.errors import InvalidParameterError, NotFoundError, Unreadab
 from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.service.service_context import WHOLE, IndexName, Range, ServiceModel, in_utc
 from retrieval_core.types.documents import first_line_of, format_range
-from retrieval_core.types.escapes import escape_name
+from retrieval_core.types.escapes import escape_name, unescape_name
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
@@ -318,13 +319,16 @@ async def find_document(context: ServiceContext, index: str | None, name: str) -
     """
     from retrieval_core.service.contents import document_ids  # noqa: PLC0415 - it imports this module
 
-    path = name.replace("\\", "/")
+    ids = await document_ids(context, index)
+    if (as_shown := unescape_name(name)) in ids:
+        return as_shown
+    path = normalize("NFC", name.replace("\\", "/"))
     while path.startswith("./"):
         path = path[2:]
-    ids = await document_ids(context, index)
-    if path in ids:
-        return path
-    ends = [each for each in ids if each.endswith(f"/{path}")]
+    composed = {each: normalize("NFC", each) for each in ids}  # a disk may have é as two characters
+    if same := [each for each in ids if composed[each] == path]:
+        return same[0]
+    ends = [each for each in ids if composed[each].endswith(f"/{path}")]
     if len(ends) == 1:
         return ends[0]
     if ends:
