@@ -25,6 +25,7 @@ from retrieval_core.service.served import OpenedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.command_line import main
+from support.pdf_files import make_chapters
 
 if TYPE_CHECKING:
     from retrieval_core import Index
@@ -110,18 +111,8 @@ def test_a_collection_of_another_program_says_that_it_cannot_be_listed(tmp_path:
 
 
 def test_lines_of_pdf_and_word_files_have_their_pages(tmp_path: Path) -> None:
-    canvases = pytest.importorskip("reportlab.pdfgen.canvas", reason="the group 'test-files' is not installed")
     docx: Any = pytest.importorskip("docx")
-    pytest.importorskip("pypdfium2", reason="the extra 'files' is not installed")
-    canvas = canvases.Canvas(str(tmp_path / "guide.pdf"))
-    for page in (1, 2, 3):
-        canvas.setFont("Helvetica-Bold", 16)
-        canvas.drawString(72, 740, f"Chapter {page}")
-        canvas.setFont("Helvetica", 10)
-        for row in range(8):
-            canvas.drawString(72, 700 - 12 * row, f"Row {row} of page {page} has the valve number {10 * page + row}.")
-        canvas.showPage()
-    canvas.save()
+    make_chapters(tmp_path / "guide.pdf", 3)
     word = docx.Document()
     word.add_heading("Setup", 1)
     word.add_paragraph("Open the valve.")

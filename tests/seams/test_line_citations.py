@@ -19,6 +19,7 @@ from retrieval_core.service.served import OpenedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.types.filters import Eq
 from support.extras import needs_tokenizer
+from support.pdf_files import make_chapters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -222,3 +223,26 @@ def test_lines_of_another_tenant_are_not_read(tmp_path: Path) -> None:
     request = PassagesRequest(ids=("docs/*.md",))
     found = served(tmp_path, lambda _, context: read_passages(context, request), **tenant)
     assert [each.location for each in found.passages] == ["docs/a.md:4"]
+
+
+def test_pages_are_read_and_cited_by_their_numbers(tmp_path: Path) -> None:
+    """A page has the text of its chunks, with their lines."""
+    (tmp_path / "docs").mkdir()
+    make_chapters(tmp_path / "docs/guide.pdf", 3)
+    (tmp_path / "docs/moon.md").write_text("# Moon\n\nIt is far.\n")
+
+    async def check(index: Index, context: ServiceContext) -> None:
+        await index.aingest(tmp_path / "docs")
+        found = await read(context, ReadRequest(id="guide.pdf:p2"))
+        assert found.text.startswith("# Chapter 2\n\nRow 0 of page 2")
+        assert found.text.endswith("has the valve number 27.")
+        assert await read_text(context, found.location) == found.text
+        assert "page 3" in await read_text(context, "docs/guide.pdf:p2-3")
+        for quote, where in (("Row 7 of page 2", "passage"), ("Row 7 of page 3", "document")):
+            response = await verify_quote(context, QuoteRequest(id="guide.pdf:p2", quote=quote))
+            assert (response.verdict, response.where) == ("exact", where)
+        for name, reason in (("guide.pdf:p4", "last page with text is 3"), ("moon.md:p1", "no pages")):
+            with pytest.raises(NotFoundError, match=reason):
+                await read(context, ReadRequest(id=name))
+
+    served(tmp_path, check)

@@ -154,8 +154,8 @@ def _print_integrity(report: IntegrityResponse) -> None:
 def fetch_command(*, names: tuple[str, ...], lines_around: int, given: Given) -> None:
     """Print the text of chunks, documents or lines.
 
-    NAMES are IDs, paths, paths with lines (guide.md:120-160) or globs (docs/**/*.md). Lines are those of the indexed
-    text. Each text has its path and lines above it.
+    NAMES are IDs, paths, paths with lines (guide.md:120-160) or pages (guide.pdf:p2-3), or globs (docs/**/*.md).
+    Lines are those of the indexed text. Each text has its path and lines above it.
     """
     from retrieval_core.service.passages import PassagesRequest, read_passages  # noqa: PLC0415 - help needs none
 

@@ -26,8 +26,8 @@ class PassagesRequest(ServiceModel):
         Field(
             min_length=1,
             max_length=MOST_PASSAGES,
-            description="IDs of search results or documents, paths, paths with lines (path:120-160), or globs "
-            "(docs/**/*.md)",
+            description="IDs of search results or documents, paths, paths with lines (path:120-160) or pages "
+            "(path:p2-3), or globs (docs/**/*.md)",
         ),
         SEVERAL,
     ]

@@ -38,7 +38,8 @@ MOST_PASSAGES = 50
 """Texts that one request reads."""
 MOST_SUGGESTED = 5
 """Names that a message lists."""
-_WITH_LINES = re.compile(r"(?P<name>.+):(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?", re.DOTALL)
+_WITH_RANGE = re.compile(r"(?P<name>.+):(?P<page>p?)(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?", re.DOTALL)
+"""A document with lines, or with pages: ``guide.pdf:p2-3``."""
 
 Id = Annotated[str, Field(min_length=1)]
 NeighborCount = Annotated[int, Field(ge=0, le=MOST_NEIGHBORS), WHOLE]
@@ -64,7 +65,13 @@ class AroundRequest(ServiceModel):
 class ReadRequest(AroundRequest):
     """A request for the text of a chunk, of lines or of a document."""
 
-    id: Annotated[Id, Field(description="ID of a search result or document, or a path, also with lines: path:120-160")]
+    id: Annotated[
+        Id,
+        Field(
+            description="ID of a search result or document, or a path, also with lines (path:120-160) or pages "
+            "(path:p2-3)"
+        ),
+    ]
 
 
 class NeighborsRequest(ChunkRequest):
@@ -193,10 +200,10 @@ async def read_chunk(context: ServiceContext, request: ChunkRequest) -> Chunk:
 
 
 async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
-    """Return the text of a chunk, of lines or of a document. If a document isn't stored, its chunks are joined.
+    """Return the text of a chunk, of lines, of pages or of a document. If that isn't stored, its chunks are joined.
 
-    A name may be the ID of a chunk or document, a path with lines (``guide.md:120-160``), or the end of a path that
-    only one document has.
+    A name may be the ID of a chunk or document, a path with lines (``guide.md:120-160``) or pages (``guide.pdf:p2-3``),
+    or the end of a path that only one document has. The text of pages is that of the chunks that are on them.
 
     Raises:
         NotFoundError: There is nothing of that name that the caller may see, or several documents have it.
@@ -207,7 +214,7 @@ async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
         if found.chunk is None or found.lines is None or not request.lines_around:
             return found
         return await _read_lines(context, store, found, found.lines, request.lines_around)
-    given = _WITH_LINES.fullmatch(request.id)
+    given = _WITH_RANGE.fullmatch(request.id)
     name = request.id if given is None else given["name"]
     found = None if given is None else await _read_named(context, store, request, name)
     if found is None:
@@ -216,8 +223,9 @@ async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
         raise NotFoundError("Document", request.id)
     if given is None:
         return found
-    lines = int(given["first"]), int(given["last"] or given["first"])
-    return await _read_lines(context, store, found, lines, request.lines_around)
+    span = int(given["first"]), int(given["last"] or given["first"])
+    read_range = _read_pages if given["page"] else _read_lines
+    return await read_range(context, store, found, span, request.lines_around)
 
 
 async def _read_named(context: ServiceContext, store: Store, request: ReadRequest, wanted: str) -> ReadResponse | None:
@@ -290,6 +298,24 @@ async def _read_lines(
         raise NotFoundError("Lines", f"{format_range(*lines)} of {name}", msg)
     text = "\n".join(texts.get(number, "") for number in shown)
     return replace(found, text=text, lines=(shown[0], shown[-1]), is_part=True)
+
+
+async def _read_pages(
+    context: ServiceContext, store: Store, found: ReadResponse, pages: tuple[int, int], around: int
+) -> ReadResponse:
+    """Return the text of the chunks on some pages of the document of what was read, with lines around it."""
+    name = found.document_id
+    fetched = await store.fetch(FetchRequest(ranges=(ChunkRange.whole(name),), filter=context.tenant))
+    paged = [(each, each.page_span) for each in _in_order(fetched.chunks.values()) if each.page_span is not None]
+    chunks = [each for each, span in paged if span.first <= pages[1] and span.last >= pages[0]]
+    if not chunks:
+        last = max((span.last for _, span in paged), default=0)
+        msg = f"its last page with text is {last}" if last else "it has no pages"
+        raise NotFoundError("Pages", f"{format_range(*pages)} of {name}", msg)
+    lines = [each.lines for each in chunks if each.lines is not None]
+    if len(lines) < len(chunks):
+        return replace(found, text=_join_texts(chunks), lines=None, is_part=True)
+    return await _read_lines(context, store, found, (lines[0][0], lines[-1][1]), around)
 
 
 def _lines_in(text: str) -> list[str]:
