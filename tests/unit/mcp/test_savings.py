@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from retrieval_core import load_config, open_index
 from retrieval_core.cli.commands import main
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core_mcp.savings import Files, Question, fold, load_questions
+from retrieval_core_mcp.savings import JudgedQuestion, TextFiles, fold, load_questions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_answer_is_seen_once_all_of_its_places_were() -> None:
-    question = Question("?", ((fold("**Tiger** sleeps"),), (fold("water"), fold("juice"))))
+    question = JudgedQuestion("?", ((fold("**Tiger** sleeps"),), (fold("water"), fold("juice"))))
     first, second = "x" * 400 + " a tiger `sleeps`", " and " + "y" * 396 + " juice"
     assert question.find_in([first]) is None
     found = question.find_in([first, first + second])
@@ -41,7 +41,7 @@ def test_an_answer_is_seen_once_all_of_its_places_were() -> None:
     tokens, calls = found
     assert calls == 2
     assert len(first) / 4 < tokens <= len(first + second) / 4 + 1
-    assert Question("?", ((fold("tiger"),),)).find_in([]) is None
+    assert JudgedQuestion("?", ((fold("tiger"),),)).find_in([]) is None
 
 
 def test_places_are_lines_or_words(folder: Path, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_places_are_lines_or_words(folder: Path, tmp_path: Path) -> None:
     ]
     path = tmp_path / "questions.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    lines, words, none = load_questions(path, Files(folder))
+    lines, words, none = load_questions(path, TextFiles(folder))
     assert lines.places == (("a tiger sleeps in the shade of the mangroves.",),)
     assert words.places == (("the shade", "mangroves"),)
     assert none.places == ()
@@ -65,11 +65,11 @@ def test_a_line_that_is_no_question_is_named(line: str, folder: Path, tmp_path: 
     path = tmp_path / "questions.jsonl"
     path.write_text(f"\n{line}\n", "utf-8")
     with pytest.raises(InvalidParameterError, match="line 2"):
-        load_questions(path, Files(folder))
+        load_questions(path, TextFiles(folder))
 
 
 def test_a_citation_is_wrong_if_its_lines_lack_the_text(folder: Path) -> None:
-    files = Files(folder)
+    files = TextFiles(folder)
     assert not files.is_wrong("guide.md", 5, 7, "A tiger **sleeps** in the shade of the mangroves.")
     assert files.is_wrong("guide.md", 1, 3, "A tiger **sleeps** in the shade of the mangroves.")
     assert files.is_wrong("guide.md", 5, 70, "A tiger")

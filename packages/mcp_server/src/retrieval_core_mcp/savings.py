@@ -65,7 +65,7 @@ def count_tokens(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgedQuestion:
     """A question with the places of its answer.
 
     Attributes:
@@ -95,7 +95,7 @@ class Question:
         return tokens, calls
 
 
-class Files:
+class TextFiles:
     """The text files of a folder, as an assistant greps and reads them."""
 
     def __init__(self, folder: Path) -> None:
@@ -159,7 +159,7 @@ class Files:
         return not any(line and line in there for line in shown)
 
 
-def load_questions(path: Path, files: Files) -> list[Question]:
+def load_questions(path: Path, files: TextFiles) -> list[JudgedQuestion]:
     """Read questions, a JSON object each line.
 
     A question has ``question`` and ``gold``: places with ``contains``, the words to be seen, or with ``path`` and
@@ -169,7 +169,7 @@ def load_questions(path: Path, files: Files) -> list[Question]:
     Raises:
         InvalidParameterError: A line is no such question, or names lines that aren't there.
     """
-    questions: list[Question] = []
+    questions: list[JudgedQuestion] = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         if not line.strip():
             continue
@@ -179,7 +179,7 @@ def load_questions(path: Path, files: Files) -> list[Question]:
             for place in row.get("also", ()):
                 if "for" in place or len(needed) == 1:
                     needed[int(place.get("for", 0))].append(_words(place, files))
-            questions.append(Question(str(row["question"]), tuple(map(tuple, needed))))
+            questions.append(JudgedQuestion(str(row["question"]), tuple(map(tuple, needed))))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             msg = (
                 f"{path}, line {number}: {error!r} is not a question. Write one JSON object each line, such as "
@@ -189,7 +189,7 @@ def load_questions(path: Path, files: Files) -> list[Question]:
     return questions
 
 
-def _words(place: Mapping[str, Any], files: Files) -> str:
+def _words(place: Mapping[str, Any], files: TextFiles) -> str:
     words = place.get("contains")
     if words is None:
         first, last = place.get("lines") or (place["start_line"], place["end_line"])
@@ -274,14 +274,14 @@ def run_savings(load: Callable[[], RetrievalConfig], questions: Path, folder: Pa
     Raises:
         InvalidParameterError: The questions can't be read.
     """
-    files = Files(folder)
+    files = TextFiles(folder)
     asked = load_questions(questions, files)
     settings = ServerSettings(retrieval=load(), wait_seconds=_LOADING_SECONDS)
     report = asyncio.run(measure_savings(create_server(settings), asked, files))
     print(json.dumps(asdict(report), indent=2) if as_json else report.render())  # noqa: T201 - for a terminal
 
 
-async def measure_savings(server: Server[Any], questions: Sequence[Question], files: Files) -> SavingsReport:
+async def measure_savings(server: Server[Any], questions: Sequence[JudgedQuestion], files: TextFiles) -> SavingsReport:
     """Let scripted agents look for answers, with the tools of this server and with grep.
 
     Args:
@@ -323,7 +323,7 @@ async def measure_savings(server: Server[Any], questions: Sequence[Question], fi
 class _Assistant:
     """Calls the tools of a server."""
 
-    def __init__(self, client: Any, tools: set[str], files: Files) -> None:
+    def __init__(self, client: Any, tools: set[str], files: TextFiles) -> None:
         self._client, self._tools, self._files = client, tools, files
 
     def agents(self) -> list[tuple[str, Callable[[str], AsyncIterator[str]]]]:
@@ -379,7 +379,7 @@ async def _drain(agent: AsyncIterator[str]) -> Reading:
     return reading
 
 
-def _figures(name: str, questions: Sequence[Question], readings: Sequence[Reading], base: int) -> AgentFigures:
+def _figures(name: str, questions: Sequence[JudgedQuestion], readings: Sequence[Reading], base: int) -> AgentFigures:
     count = max(1, len(questions))
     seen: list[int | None] = []
     tokens = calls = 0

@@ -127,7 +127,7 @@ TOOLS = (
         "retrieval_core_mcp.tools.writing:RemoveArguments",
         ("id",),
         "retrieval_core_mcp.tools.writing:remove_document",
-        "retrieval_core_mcp.tools.writing:RemovedDocument",
+        "retrieval_core_mcp.tools.writing:RemovalAnswer",
         writes=True,
     ),
 )

@@ -117,7 +117,7 @@ async def remove_document(context: ServiceContext, request: RemoveArguments) -> 
     return removed
 
 
-class RemovedDocument(ToolAnswer):
+class RemovalAnswer(ToolAnswer):
     """The number of chunks that were removed."""
 
     removed_passages: int
