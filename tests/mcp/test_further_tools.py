@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -244,6 +245,26 @@ def test_documents_and_sections_are_listed(tmp_path: Path) -> None:
         .content[0]
         .text.startswith("There are no such documents")
     )
+
+
+def test_a_result_names_the_headings_that_are_not_in_its_text(tmp_path: Path) -> None:
+    """Neither those, nor the one that the file is called by, cost an assistant twice; its lines are structured, too."""
+    (tmp_path / "harbour.md").write_text(f"# Harbour\n\n## Ropes\n\n### Knots\n\n{LONG}\n\n{LONG}\n\n{LONG}\n")
+    config = RetrievalConfig(
+        index=str(tmp_path / ".retrieval/index.db"),
+        embedder=EmbedderConfig(kind="retrieval_core.testing.fakes:FakeEmbedder"),
+    )
+    with open_index(config=config) as index:
+        index.ingest(tmp_path)
+    answer = one(ServedIndexes(served(config)), "search", query="knots of ropes", max_characters=100_000)
+    hits = answer.structured_content["results"]
+    places = re.findall(r"(?m)^\[\d+\] (.*)\nid: ", answer.content[0].text)
+    assert len(hits) == len(places) > 1
+    for hit, place in zip(hits, places, strict=True):
+        location = f"harbour.md:{hit['lines'][0]}-{hit['lines'][1]}".removesuffix(f"-{hit['lines'][0]}")
+        missing = [name for name in ("Ropes", "Knots") if f"# {name}\n" not in hit["text"]]
+        assert place == " \u00b7 ".join(filter(None, (location, " > ".join(missing))))
+    assert {place.partition(" ")[2] for place in places} == {"", "\u00b7 Ropes > Knots"}
 
 
 def test_several_indexes_are_listed_and_named(config: RetrievalConfig, tmp_path: Path) -> None:

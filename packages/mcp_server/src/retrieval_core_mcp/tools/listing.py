@@ -21,6 +21,7 @@ from retrieval_core.service.contents import (
     list_fields,
 )
 from retrieval_core.service.outline import OutlineRequest, OutlineResponse, outline
+from retrieval_core.service.service_context import Range  # noqa: TC001 - pydantic reads annotations
 from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import clean, in_one_line
 from retrieval_core_mcp.tools.fit import Shrink
@@ -134,8 +135,8 @@ class ListedSection(AnswerPart):
     title: str
     level: int
     id: str
-    lines: tuple[int, int] | None = None
-    pages: tuple[int, int] | None = None
+    lines: Range | None = None
+    pages: Range | None = None
 
 
 class ListAnswer(ToolAnswer):

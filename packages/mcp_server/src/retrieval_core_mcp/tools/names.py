@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin
 
@@ -48,11 +49,17 @@ def place_of(chunk: Chunk) -> str:
     return f"Doc: {own}{line.removeprefix(document)}"
 
 
-def line_of(chunk: Chunk) -> str:
-    """Return the origin of a chunk as one line, such as ``guide.md:12-18 · Setup > Linux``."""
+def line_of(chunk: Chunk, text: str) -> str:
+    """Return the origin of a chunk as one line, such as ``guide.md:12-18 · Setup > Linux``.
+
+    Headings that are lines of the text below it, or the name of the file, are left out.
+    """
     from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
 
-    return shorten(_LABEL.sub(" · ", format_citation(chunk).removeprefix("Doc: ")), LONGEST_NAME)
+    known = {*map(_letters, text.splitlines()), _letters(_stem(chunk.document_id))}
+    headings = tuple(heading for heading in chunk.section_path if _letters(heading) not in known)
+    citation = format_citation(replace(chunk, section_path=headings))
+    return shorten(_LABEL.sub(" · ", citation.removeprefix("Doc: ")), LONGEST_NAME)
 
 
 def id_line(name: str) -> str:
@@ -85,8 +92,11 @@ def title_of(chunk: Chunk) -> str:
 def title_if_new(title: str | None, name: str) -> str | None:
     """Return the title of a document in one line, unless its name says the same."""
     shown = in_one_line(title or "", LONGEST_NAME)
-    stem = name.rpartition("/")[2].partition(".")[0]
-    return None if not shown or _letters(shown) == _letters(stem) else shown
+    return None if not shown or _letters(shown) == _letters(_stem(name)) else shown
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].partition(".")[0]
 
 
 def _letters(text: str) -> str:

@@ -24,8 +24,8 @@ TOOLS = (
     DeclaredTool(
         "search",
         "Search the documents",
-        'Find passages that answer a question, in whatever words. "A phrase" is required, -word at the end excluded; '
-        "path:docs/* and field:value filter. {about}",
+        'Find passages that answer a question in any words. "A phrase" is required, -word at the end excluded; '
+        "path:docs/*, field:value filter. {about}",
         "retrieval_core_mcp.tools.search:SearchArguments",
         ("query", "queries", "filters", "detail", "cursor"),
         "retrieval_core_mcp.tools.search:find",
@@ -45,7 +45,7 @@ TOOLS = (
     DeclaredTool(
         "fetch",
         "Read a document",
-        "Read results, lines and documents.",
+        "Read results, lines, documents.",
         "retrieval_core_mcp.tools.reading:FetchArguments",
         ("id", "offset"),
         "retrieval_core_mcp.tools.reading:fetch",
@@ -66,7 +66,7 @@ TOOLS = (
     DeclaredTool(
         "verify_citation",
         "Check a quote",
-        "Check that a document contains a quote and hasn't changed.",
+        "Check that a document still contains a quote.",
         "retrieval_core_mcp.tools.checking:CitationArguments",
         ("id", "quote"),
         "retrieval_core_mcp.tools.checking:check_quote",

@@ -12,7 +12,7 @@ from retrieval_core.config.model import named_mode
 from retrieval_core.service.checking import changed_since
 from retrieval_core.service.emptiness import EMPTY, explain_emptiness
 from retrieval_core.service.searching import LONGEST_QUERY, MOST_QUERIES, FurtherQuery, QueryKind, SearchRequest, search
-from retrieval_core.service.service_context import SEVERAL, WHOLE
+from retrieval_core.service.service_context import SEVERAL, WHOLE, Range
 from retrieval_core_mcp.fitting import MARK, clean, good_end, in_one_line
 from retrieval_core_mcp.settings import LARGEST_ANSWER, MOST_RESULTS
 from retrieval_core_mcp.tools.fit import Shrink
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.text.sentences import Excerpter
-    from retrieval_core.types import Hit, RetrievalResult
+    from retrieval_core.types import Chunk, Hit, RetrievalResult
     from retrieval_core_mcp.tools.tool import ToolCall
 
 _LEAST_NOTE = 410
@@ -71,7 +71,7 @@ class SearchArguments(QueryArguments, Sized, SearchRequest):
     ]
     queries: Annotated[
         tuple[_Query, ...] | None,
-        Field(max_length=MOST_QUERIES, description="More, as keywords: ... or passage: a likely answer"),
+        Field(max_length=MOST_QUERIES, description="More, as keywords: ... or passage: likely answer"),
         SEVERAL,
     ] = None
     detail: Annotated[Literal["paths", "excerpts", "full"], Field(description="paths: no text; full: uncut")] = (
@@ -150,14 +150,14 @@ class _Said:
     """Facts about a page of results, besides the fields of each result.
 
     Attributes:
-        places: A line for each result on where it is from.
+        chunks: That of each result.
         ends: Where the next part begins after each.
         advice: What to do if nothing was found.
         detail: That of the call.
     """
 
     found: FoundHits
-    places: Sequence[str]
+    chunks: Sequence[Chunk]
     ends: Sequence[int]
     advice: str
     detail: str
@@ -172,6 +172,7 @@ class SearchHit(AnswerPart):
     title: str | None = None
     section: str | None = None
     page: str | None = None
+    lines: Range | None = None
     url: str | None = None
     document_id: str | None = None
     indexed: str | None = Field(default=None, description="Day of indexing")
@@ -221,7 +222,7 @@ class SearchAnswer(ToolAnswer):
         )
         answer._said = _Said(  # noqa: SLF001 - its own
             found,
-            [line_of(hit.chunk) for _, hit in shown],
+            [hit.chunk for _, hit in shown],
             [position for position, _ in shown],
             advice(call.request.filters or {}),
             call.request.detail,
@@ -261,7 +262,8 @@ class SearchAnswer(ToolAnswer):
             lines.append(f"cursor: {cursor}")
         lines += [f"Note: {line}" for line in self.degraded if line != self.note]
         lines += [do_not_follow(f"[{rank}]", hit.signs) for rank, hit in enumerate(shown, first + 1) if hit.signs]
-        for rank, (place, hit) in enumerate(zip(self._said.places, shown, strict=False), first + 1):
+        for rank, (chunk, hit) in enumerate(zip(self._said.chunks, shown, strict=False), first + 1):
+            place = line_of(chunk, hit.text)
             if self._said.detail == "paths":
                 lines.append(f"[{rank}] {place}")
             else:
@@ -292,6 +294,7 @@ def _entry(hit: Hit, found: FoundHits, call: ToolCall) -> SearchHit:
         title=title if title != section or as_json else None,
         section=section,
         page=page_of(chunk.page_span),
+        lines=chunk.lines,
         url=url,
         document_id=chunk.document_id if not has_own_document(chunk) and is_short(chunk.document_id) else None,
         indexed=None if chunk.timestamp is None else chunk.timestamp.date().isoformat(),
