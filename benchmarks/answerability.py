@@ -8,9 +8,9 @@ and without; the default's row is marked. ``--mode`` searches another way than t
 answers too, and fails if one of them disagrees with its search.
 
 ``--fit SET ...`` prints the curve fitted to several sets instead, and what those fitted to the others are worth on
-each; ``retrieval_core.pipeline.stages.judge`` has them rounded. A set is ``NAME=QUESTIONS=PLACE``, with questions as
-above or in a file such as ``refusal_questions.json``, which has them by NAME. Or it is ``NAME=FOLDER``, a BEIR
-collection: of 160 of its questions, the relevant documents of 80 are left out, and 600 documents are indexed.
+each. A set is ``NAME=QUESTIONS=PLACE``, with questions as above or in a file such as ``refusal_questions.json`` or
+``absence_questions.json``, which have them by NAME. Or it is ``NAME=FOLDER``, a BEIR collection: of 160 of its
+questions, the relevant documents of 80 are left out, and 600 documents are indexed.
 """
 
 from __future__ import annotations
@@ -172,8 +172,10 @@ def rows_of(asked: Sequence[Asked], *, has_cosine: bool) -> tuple[Figures, Figur
     truths = np.array([float(one.is_answerable) for one in known])
     weights = truths / max(1, truths.sum()) + (1 - truths) / max(1, (1 - truths).sum())
     judged = [one.relevance for one in known]
-    signals = [[each.coverage or 0.0, each.cosine or 0.0, each.margin] for each in judged]
-    return np.array(signals)[:, : 3 if has_cosine else 1], truths, weights
+    signals = [
+        [each.coverage or 0.0, -float(bool(each.unknown or each.missing_names)), each.cosine or 0.0] for each in judged
+    ]
+    return np.array(signals)[:, : 3 if has_cosine else 2], truths, weights
 
 
 def fitted(sets: Sequence[Sequence[Asked]], *, has_cosine: bool) -> Figures:
@@ -186,7 +188,8 @@ def fitted(sets: Sequence[Sequence[Asked]], *, has_cosine: bool) -> Figures:
 def print_fits(sets: Mapping[str, Sequence[Asked]], default: float, *, has_cosine: bool) -> None:
     """Print the curve fitted to all sets, and what fits to the others are worth on each."""
     whole = fitted([*sets.values()], has_cosine=has_cosine)
-    print(f"fitted to all: {', '.join(f'{number:.1f}' for number in whole)} (constant, coverage, cosine, margin)\n")
+    numbers = ", ".join(f"{number:.1f}" for number in whole)
+    print(f"fitted to all: {numbers} (constant, coverage, no name missing, cosine)\n")
     print(f"| held out | ROC area | answerable refused at {default:g} | unanswerable recognised |\n|---|---|---|---|")
     judged: list[tuple[Figures, Figures]] = []
     for name, asked in sets.items():

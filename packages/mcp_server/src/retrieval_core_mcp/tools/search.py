@@ -212,8 +212,7 @@ class SearchAnswer(ToolAnswer):
         relevance = result.relevance
         notes = [*relevance.notes] if relevance is not None else []
         if not result.hits:  # then the first sentence has what is said of relevance
-            notes = [*notes[: bool(relevance and relevance.unknown)], str(result.metadata.get("note") or "")]
-        notes.sort(key=lambda note: note != NOT_HERE)  # clients look for it in the first line
+            notes = [*(note for note in notes if note != NOT_HERE), str(result.metadata.get("note") or "")]
         answer = cls.model_construct(
             results=[_entry(hit, found, call) for _, hit in shown],
             relevance=None if relevance is None or relevance.value is None else round(relevance.value, 2),

@@ -102,10 +102,11 @@ def identifiers_in(query: str) -> tuple[str, ...]:
 def names_in(query: str) -> tuple[str, ...]:
     """Return the words that a query in English writes with a capital although no sentence begins with them.
 
-    These are mostly names: *Terraform*, *TOTP*, *German*. A query in which more than half of the words are capitalised,
-    as in a title, has none that can be told from others, and neither has one without a common word of English.
+    These are mostly names: *Terraform*, *TOTP*, *German*. A query in which more than half of the words after the first
+    are capitalised, as in a title, has none that can be told from others, and neither has one without a common word of
+    English.
     """
-    words = _WORD.findall(query)
+    words = [word for word in _WORD.findall(query)[1:] if word != "I"]
     if _ENGLISH.search(query) is None or 2 * sum(word[0].isupper() for word in words) > len(words):
         return ()
     return tuple(dict.fromkeys(found[0] for found in _NAME.finditer(query)))

@@ -16,7 +16,7 @@ from retrieval_core.types.documents import (
 from retrieval_core.types.escapes import Display
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.types.documents import Metadata, Vector
 
@@ -284,6 +284,11 @@ NOT_HERE = "Not in these documents, as far as the search can tell."
 """The note on a query that the documents probably don't answer."""
 
 
+def name_unknown(unknown: Iterable[str]) -> str:
+    """Return the note on words of a query that no chunk contains."""
+    return f"No chunk contains {' or '.join(unknown)}."
+
+
 @dataclass(frozen=True, slots=True)
 class Relevance:
     """Whether the hits of a query answer it: one judgement, which every interface reports and answers act on.
@@ -292,6 +297,7 @@ class Relevance:
         value: Probability that they do, in [0, 1]; ``None`` if nothing indicates it.
         is_unlikely: Whether ``value`` is below ``answer.abstain_below``.
         unknown: Identifiers, codes and numbers of the query that no chunk contains which the caller may see.
+        missing_names: Names of the query that none of these contains, such as ``Terraform``.
         is_of_another_language: Whether the query is in another language than the hits; ``value`` is then ``None``.
         explanation: How it was computed, for people.
         coverage: The part of the query's words that one of the hits contains, by their weight; ``None`` without words.
@@ -307,6 +313,7 @@ class Relevance:
     coverage: float | None = None
     cosine: float | None = None
     margin: float = 0.0
+    missing_names: tuple[str, ...] = ()
 
     @property
     def is_unanswerable(self) -> bool:
@@ -315,14 +322,15 @@ class Relevance:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what to tell people, the unknown identifiers first; nothing if nothing speaks against an answer."""
+        """Return what to tell people, :data:`NOT_HERE` first; nothing if nothing speaks against an answer."""
         told: list[str] = []
-        if self.unknown:
-            told.append(f"No chunk contains {' or '.join(self.unknown)}.")
-        if self.is_of_another_language:
-            told.append("The query is in another language than the documents: ask in theirs.")
         if self.is_unlikely:
             told.append(NOT_HERE)
+        unknown = dict.fromkeys((*self.unknown, *(self.missing_names if self.is_unlikely else ())))
+        if unknown:
+            told.append(name_unknown(unknown))
+        if self.is_of_another_language:
+            told.append("The query is in another language than the documents: ask in theirs.")
         return tuple(told)
 
     @property

@@ -42,6 +42,7 @@ from retrieval_core.types import (
     SentenceVerified,
     Span,
 )
+from retrieval_core.types.results import name_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -212,10 +213,10 @@ class AnswerWriter:
         return failed
 
     def _abstained(self, grounded: Made, told: _Told, relevance: Relevance) -> Made:
-        """Say that there is no answer, or, where only an identifier is unknown, which one that is."""
+        """Say that there is no answer, or which identifiers are unknown."""
         text = MISSING
         if relevance.unknown:
-            text = f"{relevance.notes[0]} {MISSING if relevance.is_unlikely else NOT_ANSWERED}"
+            text = f"{name_unknown(relevance.unknown)} {NOT_ANSWERED}"
         sentence = AnswerSentence(Span(0, len(text)), text, says_something=False)
         told.emit(AnswerChunk(text))
         told.emit(SentenceCited(0, sentence))

@@ -2,21 +2,19 @@
 
 The probability is a logistic curve of three signals:
 
+- the best cosine of query and chunk, if the embedder is :data:`CALIBRATED_EMBEDDER`: a cosine of another model means
+  something else;
 - the coverage: the part of the query's words that one of the first :data:`DEPTH` hits contains, by its title, headings
   and text. A rare word weighs more than a common one, if the store counts its terms. All missing words together weigh
   no more than one that no chunk contains: a long question has words around it that no document repeats;
-- the best cosine of query and chunk, if the embedder is :data:`CALIBRATED_EMBEDDER`: a cosine of another model means
-  something else;
-- its margin over the mean of the first :data:`BESIDE`.
+- whether the query has a name, such as *Terraform*, or an identifier that no chunk of the index contains, or a name
+  that only other chunks than the first hits contain. Documents put common words in other words, names hardly. See
+  :func:`retrieval_core.text.query.names_in`.
 
-A name in the query, such as *Terraform*, that no chunk of the index contains lowers the probability, if the store
-counts its terms, see :func:`retrieval_core.text.query.names_in`.
+The curves are regressions on questions that were written without a look at their words in the documents, answerable
+ones and others on the same subjects, see ``docs/measurements.md`` and ``benchmarks/answerability.py``.
 
-The curves are regressions on questions about nine public collections, answerable ones and others on the same subjects,
-see ``benchmarks/answerability.py``, which prints them again, and ``docs/confidence.md``.
-
-Beside that, an identifier of the query that no chunk contains is looked up in the store and named, and a query in
-another language than its hits gets no probability, since its words say nothing.
+Beside that, a query in another language than its hits gets no probability, since its words say nothing.
 
 If a filter let nothing pass, its fields are compared with those of the index before.
 """
@@ -24,12 +22,13 @@ If a filter let nothing pass, its fields are compared with those of the index be
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from math import log, tanh
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from retrieval_core.pipeline.stages.search import fetch
 from retrieval_core.pipeline.stages.state import Stage
@@ -58,9 +57,6 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON, Hit
     from retrieval_core.types.filters import Filter
 
-Kind: TypeAlias = Literal["hybrid", "dense", "lexical"]
-"""Which sides found something."""
-
 CALIBRATED_EMBEDDER: Final = "bge-small-en-v1.5-int8@4d60820e6ba7"
 """The id of the default embedder, whose cosines the curves were fitted to."""
 DEPTH: Final = 5
@@ -80,8 +76,12 @@ LOW_COVERAGE: Final = 0.5
 """The coverage below which it is asked whether the query is in another language."""
 MOST_ON_LOOP: Final = 20_000
 """Code points of text whose words are compared on the event loop; more of them are compared in a thread."""
-MISSING_NAME: Final = -2.4
-"""What a name that no chunk contains adds to the log odds: a regression on four sets, see ``docs/measurements.md``."""
+MISSING_NAME: Final = -4.5
+"""What names and identifiers that no chunk contains add to the log odds."""
+DISTANT_NAME: Final = -1.5
+"""What names that only other chunks than the first hits contain add to them."""
+_PART: Final = re.compile(r"\w+")
+_JOINED: Final = re.compile(r"\w[.:/]+\w")
 _NAMED: Final = 5
 _PROBE: Final = "xqzj"
 """A word of no language, beside which stop words are no terms of a query."""
@@ -100,22 +100,20 @@ class Signals:
     """The signals that a probability is computed from.
 
     Attributes:
-        kind: Which sides found something.
         cosine: The best, in [0, 1]; ``None`` without one of :data:`CALIBRATED_EMBEDDER`.
-        margin: How much it is above the mean, in [0, 1].
-        unmentioned: Names of the query that no chunk contains.
         coverage: In [0, 1]; ``None`` for a query of stop words only.
         is_weighted: Whether rare words weigh more.
         missing: Words of the query that none of the hits contains, as they are written.
+        unmentioned: Names and identifiers of the query that no chunk contains.
+        distant: Further names of the query that none of the first hits contains.
     """
 
-    kind: Kind
     cosine: float | None
     coverage: float | None
     is_weighted: bool = True
     missing: tuple[str, ...] = ()
-    margin: float = 0.0
     unmentioned: tuple[str, ...] = ()
+    distant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,40 +124,24 @@ class Curve:
         start: The log odds if both signals are 0.
         coverage: What a coverage of 1 adds to them.
         cosine: What a cosine of 1 adds.
-        margin: What a margin of 1 adds.
     """
 
     start: float
     coverage: float = 0.0
     cosine: float = 0.0
-    margin: float = 0.0
 
     def probability(self, signals: Signals) -> float:
         """Return a probability in [0, 1], which never falls if a signal rises."""
-        height = self.start + self.coverage * (signals.coverage or 0.0)
-        height += self.cosine * (signals.cosine or 0.0) + self.margin * signals.margin
+        covered = 1.0 if signals.coverage is None else signals.coverage  # of no words, none is missing
+        height = self.start + self.coverage * covered + self.cosine * (signals.cosine or 0.0)
         height += MISSING_NAME if signals.unmentioned else 0.0
+        height += DISTANT_NAME if signals.distant else 0.0
         return 0.5 + 0.5 * tanh(height / 2)
 
 
-WITH_COSINE: Final[Mapping[tuple[Kind, bool], Curve]] = {
-    ("hybrid", True): Curve(-10.2, 5.2, 8.4, 9.2),
-    ("hybrid", False): Curve(-9.7, 5.7, 6.6, 12.5),
-    ("dense", True): Curve(-9.0, 4.8, 7.5, 7.0),
-    ("dense", False): Curve(-8.7, 5.1, 6.3, 11.0),
-}
-"""By the kind of search, and whether rare words weigh more."""
-BY_WORDS: Final[Mapping[tuple[Kind, bool], Curve]] = {
-    ("hybrid", True): Curve(-5.1, 7.6),
-    ("hybrid", False): Curve(-5.5, 7.7),
-    ("dense", True): Curve(-4.3, 6.8),
-    ("dense", False): Curve(-4.9, 7.2),
-    ("lexical", True): Curve(-5.1, 7.2),
-    ("lexical", False): Curve(-5.8, 7.9),
-}
-"""Without a calibrated cosine."""
-BY_COSINE: Final = Curve(-9.0, cosine=11.3, margin=12.6)
-"""For a query of stop words only."""
+WITH_COSINE: Final = Curve(-14.5, 2.5, 18.0)
+BY_WORDS: Final[Mapping[bool, Curve]] = {True: Curve(-4.0, 6.0), False: Curve(-5.4, 8.0)}
+"""Without a calibrated cosine, by whether rare words weigh more."""
 
 
 class Judge(Stage):
@@ -216,24 +198,27 @@ class Judge(Stage):
         for each in unknown:  # which is said of them, and says nothing about the rest
             query = query.replace(each, " ")
         terms = content_terms(query, analyzer)
-        counts = await _counts(run, store, held, sorted(terms), condition) if terms else None
+        names = {each: _parts_of(each, analyzer) for each in (*unknown, *names_in(query))}
+        wanted = terms.union(*(part for parts in names.values() for part in parts))
+        counts = await _counts(run, store, held, sorted(wanted), condition) if wanted else None
         read = hits[:DEPTH]
         texts = [hit.chunk.indexed_text for hit in read]
-        in_each = None if held is None else held.find_terms(terms, [hit.chunk for hit in read], analyzer.id)
+        in_each = None if held is None else held.find_terms(wanted, [hit.chunk for hit in read], analyzer.id)
         if in_each is None and sum(map(len, texts)) > MOST_ON_LOOP:
             await to_a_loop()
-            in_each = await asyncio.to_thread(_find_terms, texts, terms, analyzer)
+            in_each = await asyncio.to_thread(_find_terms, texts, wanted, analyzer)
         elif in_each is None:
-            in_each = _find_terms(texts, terms, analyzer)
+            in_each = _find_terms(texts, wanted, analyzer)
         cosine, margin = _cosines(found, hits) if embedder_id == CALIBRATED_EMBEDDER else (None, 0.0)
+        missing_names = _missing_from(names, unknown, None if counts is None else counts.having)
+        distant = _missing_from(names, unknown, dict.fromkeys(frozenset[str]().union(*in_each), 1))
         signals = Signals(
-            _kind_of(found, hits),
             cosine,
-            coverage_of(terms, in_each, counts) if terms else None,
+            coverage_of(terms, [terms & each for each in in_each], counts) if terms else None,
             counts is not None,
             _words(query, terms.difference(*in_each), analyzer),
-            margin,
-            () if counts is None else _unmentioned(query, counts, analyzer),
+            missing_names,
+            tuple(each for each in distant if each not in missing_names and each not in unknown),
         )
         is_low = signals.coverage is not None and signals.coverage < LOW_COVERAGE
         if is_low and await self._is_of_another_language(query, texts):
@@ -250,7 +235,8 @@ class Judge(Stage):
             explanation=" ".join(_explained(signals, len(read))),
             coverage=signals.coverage,
             cosine=signals.cosine,
-            margin=signals.margin,
+            margin=margin,
+            missing_names=tuple(each for each in missing_names if each not in unknown),
         )
 
     async def _is_of_another_language(self, query: str, texts: Sequence[str]) -> bool:
@@ -293,10 +279,9 @@ def content_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
 
 def curve_for(signals: Signals) -> Curve | None:
     """Return the curve for the signals that there are; ``None`` without any."""
-    key = signals.kind, signals.is_weighted
-    if signals.coverage is None:
-        return None if signals.cosine is None else BY_COSINE
-    return BY_WORDS[key] if signals.cosine is None or key not in WITH_COSINE else WITH_COSINE[key]
+    if signals.cosine is not None:
+        return WITH_COSINE
+    return None if signals.coverage is None else BY_WORDS[signals.is_weighted]
 
 
 async def _counts(
@@ -345,10 +330,33 @@ async def _unknown(
     return tuple(each for each, is_so in zip(identifiers, are_unknown, strict=True) if is_so)
 
 
-def _unmentioned(query: str, counts: TermCounts, analyzer: Analyzer) -> tuple[str, ...]:
-    """Return the names of a query that no chunk contains."""
-    terms = {name: content_terms(name, analyzer) for name in names_in(query)}
-    return tuple([name for name, each in terms.items() if each and not any(counts.having.get(term) for term in each)])
+def _parts_of(name: str, analyzer: Analyzer) -> list[frozenset[str]]:
+    """Return the terms of each part of a name such as ``Joda-Time`` or ``Headers.setdefault``."""
+    parts = (content_terms(part, analyzer) for part in _PART.findall(name.casefold()))  # *ETag* is more than its *Tag*
+    return [terms for terms in parts if terms]
+
+
+def _missing_from(
+    names: Mapping[str, Sequence[frozenset[str]]], unknown: Collection[str], having: Mapping[str, int] | None
+) -> tuple[str, ...]:
+    """Return the names of which a part is missing.
+
+    Args:
+        names: Each with the terms of its parts.
+        unknown: The identifiers among the names, none of which a chunk contains. If their parts are all there, they are
+            not missing, since code writes ``Class.method`` apart, and neither are numbers: these are often the asker's
+            own, such as a port or an amount.
+        having: In how many chunks a term is; ``None`` if nobody knows.
+    """
+
+    def is_missing(name: str) -> bool:
+        if name in unknown and not any(map(str.isalpha, name)):
+            return False
+        if name in unknown and not _JOINED.search(name):
+            return True
+        return having is not None and any(not any(having.get(term) for term in part) for part in names[name])
+
+    return tuple(filter(is_missing, names))
 
 
 def _find_terms(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) -> list[frozenset[str]]:
@@ -370,13 +378,6 @@ def _cosines(found: SearchResults, hits: Sequence[Hit]) -> tuple[float | None, f
     return best, 0.0 if best is None else best - sum(cosines) / len(cosines)
 
 
-def _kind_of(found: SearchResults, hits: Sequence[Hit]) -> Kind:
-    if found.both is not None or (found.dense is not None and found.lexical is not None):
-        return "hybrid"
-    has_cosines = found.dense is not None or any(hit.scores.dense is not None for hit in hits)
-    return "dense" if has_cosines and found.lexical is None else "lexical"
-
-
 def _words(query: str, wanted: frozenset[str], analyzer: Analyzer) -> tuple[str, ...]:
     if not wanted:
         return ()
@@ -387,7 +388,7 @@ def _words(query: str, wanted: frozenset[str], analyzer: Analyzer) -> tuple[str,
 def _explained(signals: Signals, read: int) -> Iterator[str]:
     """Yield sentences on what a probability rests on; ``read`` is how many hits were looked into for words."""
     if signals.cosine is not None:
-        yield f"The best cosine of query and chunk is {signals.cosine:.2f}, {signals.margin:.2f} above the mean."
+        yield f"The best cosine of query and chunk is {signals.cosine:.2f}."
     if signals.coverage is None:
         yield "The query has no words but stop words and unknown identifiers, so only the cosine counts."
     else:
@@ -396,6 +397,8 @@ def _explained(signals: Signals, read: int) -> Iterator[str]:
         yield f"{first} covers {signals.coverage:.0%} of the query's words{weight}."
     if signals.unmentioned:
         yield f"No chunk contains {' or '.join(signals.unmentioned[:_NAMED])}."
+    if signals.distant:
+        yield f"None of the first chunks contains {' or '.join(signals.distant[:_NAMED])}."
     if signals.missing:
         rest = " …" if len(signals.missing) > _NAMED else "."
         yield f"Missing: {', '.join(signals.missing[:_NAMED])}{rest}"
