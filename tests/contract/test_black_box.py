@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 FOLDERS = (
-    "adapters", "conformance", "contract", "e2e", "llamaindex", "mcp", "process", "properties", "seams", "support",
+    "adapters", "conformance", "contract", "e2e", "frameworks", "llamaindex", "mcp", "process", "properties", "seams",
+    "support",
 )  # fmt: skip
 SOURCES = ("retrieval_core", "mcp_server", "llamaindex_plugin")
 PUBLIC = re.compile(
     r"retrieval_core(\.(types|types\.filters|ports|errors|config|pipeline|evaluate(\.suite)?|run\.(observe|clock)"
-    r"|text\.analysis|cli(\.__main__)?|(testing|compat|service)(\.\w+)*))?"
+    r"|text\.analysis|integrations(\.(langchain|haystack))?|cli(\.__main__)?|(testing|compat|service)(\.\w+)*))?"
     r"|retrieval_core_mcp"
     r"|llama_index\.\w+(\.docstore)?\.retrieval_core(\.adapters)?"
 )

@@ -86,6 +86,8 @@ class TestFunction:
             ({"index": 3}, InvalidParameterError),
             ({"name": "search notes"}, InvalidParameterError),
             ({"filters": {"year": {"$near": 3}}}, FilterError),
+            ({"max_tokens": 0}, InvalidParameterError),
+            ({"mod": "keyword"}, TypeError),
         ],
     )
     def test_wrong_arguments_are_refused_at_once(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from retrieval_core.errors import InvalidParameterError, QueryValidationError
+from retrieval_core.errors import InvalidParameterError, QueryValidationError, checked_count
 from retrieval_core.integrations.hits import engine_of
-from retrieval_core.pipeline.options import QueryOptions, condition_of
+from retrieval_core.pipeline.options import QueryOptions, condition_of, query_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -80,9 +80,10 @@ def as_tool(
         **options: Options of each query; see :class:`~retrieval_core.pipeline.options.QueryOptions`.
 
     Raises:
-        InvalidParameterError: ``index`` is neither an index nor a path, or the name is not one.
+        InvalidParameterError: ``index`` is neither an index nor a path, or ``name`` or ``max_tokens`` is invalid.
         FilterError: The filter is invalid.
-        ConfigurationError: The settings of the index are wrong.
+        ConfigurationError: The settings of the index are wrong, or there is no token counter.
+        TypeError: There is no such option.
 
     Example::
 
@@ -94,16 +95,18 @@ def as_tool(
         msg = f"name must be the name of a function, such as search_notes, got {name!r:.80}"
         raise InvalidParameterError(msg)
     engine, condition = engine_of(index), condition_of(filters)
+    budget, options = checked_count(max_tokens, "max_tokens"), query_options(options)
+    _ = engine.token_counter  # if there is none, an agent shouldn't be the first to learn it
 
     def search(query: str) -> str:
         try:
-            return _text_of(engine.context(query, condition, max_tokens=max_tokens, **options))
+            return _text_of(engine.context(query, condition, max_tokens=budget, **options))
         except QueryValidationError as error:
             return f"Error: {error}"
 
     async def search_async(query: str) -> str:
         try:
-            return _text_of(await engine.acontext(query, condition, max_tokens=max_tokens, **options))
+            return _text_of(await engine.acontext(query, condition, max_tokens=budget, **options))
         except QueryValidationError as error:
             return f"Error: {error}"
 
