@@ -537,7 +537,9 @@ def test_another_server_is_not_touched(user: User, other: object, capsys: pytest
     assert user.setup("--yes") == 1
     assert "--name" in capsys.readouterr().err
     assert path.read_bytes() == content
+    capsys.readouterr()
     assert user.setup("--yes", "--uninstall") == 0
+    assert f'{path}: "documents" is another server there, and stays.' in capsys.readouterr().out
     assert path.read_bytes() == content
     assert user.setup("--yes", "--name", "mine") == 0
     assert list(user.servers("windsurf")) == ["documents", "mine"]

@@ -295,6 +295,7 @@ def _configuration(path: Path, client: Client, name: str, entry: dict[str, Any] 
             return None
         if old is not None and not _is_ours(old):
             if entry is None:
+                _say(f'{client.title}: {path}: "{name}" is another server there, and stays.')
                 return None
             raise _LeftError(ANOTHER_SERVER.format(name=name))
         backup = path.with_name(f"{path.name}.before-{name}")
