@@ -7,6 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,11 @@ from retrieval_core.adapters.stores.first_run import remove_progress, write_prog
 from retrieval_core.errors import IndexNotFoundError, StoreError
 from retrieval_core.service.contents import IndexRequest, describe_index
 from retrieval_core.service.emptiness import explain_emptiness
+from retrieval_core.service.grep import GrepRequest, grep
 from retrieval_core.service.served import OpenedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types.filters import Eq
 from support.command_line import main
 from support.pdf_files import make_chapters
 
@@ -267,6 +270,8 @@ def test_an_index_that_is_being_built_says_so(folder: Path) -> None:
             context = ServiceContext(ServedIndexes(OpenedIndex(index)))
             assert "2 of 5 files" in await explain_emptiness(context, None, None)
             assert (await describe_index(context, IndexRequest())).status == "yellow"
+            found = await grep(replace(context, tenant=Eq("tenant", "a")), GrepRequest(pattern="valve"))
+            assert found.incomplete == "more may be found later"
 
     asyncio.run(check())
     remove_progress(place)

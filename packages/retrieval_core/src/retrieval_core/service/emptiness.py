@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import RetrievalError
 from retrieval_core.service.contents import IndexRequest, describe_index
-from retrieval_core.service.tenancy import narrow
+from retrieval_core.service.tenancy import narrow, without_counts
 from retrieval_core.types.filters import And
 from retrieval_core.types.filters.syntax import parse_filter
 
@@ -31,7 +31,8 @@ async def explain_emptiness(context: ServiceContext, index: str | None, filters:
     """
     try:
         if (progress := await (await context.index(index).index()).progress_note()) is not None:
-            return f"Nothing found so far: the index is still being built, {progress.reason}. Search again later."
+            reason = without_counts(context, progress.reason)
+            return f"Nothing found so far: the index is still being built, {reason}. Search again later."
         counted = await describe_index(context, IndexRequest(index=index))
         if counted.chunks == 0:
             return EMPTY

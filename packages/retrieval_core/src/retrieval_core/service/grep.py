@@ -8,7 +8,7 @@ from pydantic import Field
 
 from retrieval_core.pipeline.grep import MOST_CONTEXT, MOST_LINES
 from retrieval_core.service.service_context import WHOLE, IndexName, Range, ServiceModel
-from retrieval_core.service.tenancy import narrow
+from retrieval_core.service.tenancy import narrow, without_counts
 from retrieval_core.text.patterns import LONGEST_PATTERN
 from retrieval_core.types.grep import GrepOutput  # noqa: TC001 - pydantic reads annotations
 
@@ -102,7 +102,7 @@ async def grep(context: ServiceContext, request: GrepRequest) -> GrepResponse:
         documents=tuple(map(_shown, result.documents)),
         timed_out=result.timed_out,
         next_cursor=result.next_cursor,
-        incomplete=None if progress is None else progress.reason,
+        incomplete=None if progress is None else without_counts(context, progress.reason),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.types import Answer, ContextPack, Degradation, Hit, RetrievalResult, StageRecord
     from retrieval_core.types.filters import Filter
 
@@ -45,6 +46,11 @@ def result_for_tenant(result: RetrievalResult) -> RetrievalResult:
 def degraded_for_tenant(entries: Iterable[Degradation]) -> tuple[Degradation, ...]:
     """Return degradations without warnings about filters, which name the fields of all chunks."""
     return tuple(entry for entry in entries if not is_stage(entry.stage, "filter"))
+
+
+def without_counts(context: ServiceContext, progress: str) -> str:
+    """Return how far a new index is built; a tenant may not know how many files there are."""
+    return progress if context.tenant is None else "more may be found later"
 
 
 def is_stage(stage: str, name: str) -> bool:
