@@ -154,7 +154,6 @@ def test_a_document_is_removed(notes: Path) -> None:
 
 def test_a_folder_is_followed(notes: Path) -> None:
     """What is there is indexed, and what comes, changes and goes; those who listen are told."""
-    pytest.importorskip("watchfiles")
 
     async def conversation(client: Client) -> None:
         async def until(query: str, expected: set[str]) -> None:
@@ -174,7 +173,6 @@ def test_a_folder_is_followed(notes: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_logged(notes: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The server goes on, and follows it as soon as it is there."""
-    pytest.importorskip("watchfiles")
 
     async def conversation(client: Client) -> None:
         async with asyncio.timeout(60):

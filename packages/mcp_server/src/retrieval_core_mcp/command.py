@@ -13,12 +13,11 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
-from retrieval_core.errors import ConfigurationError, MissingExtraError
+from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp import __version__
 
 if TYPE_CHECKING:
@@ -187,16 +186,13 @@ def _settings(options: argparse.Namespace, http: Mapping[str, Any] | None = None
     """Return the settings from all their sources.
 
     Raises:
-        ConfigurationError: They are wrong, or what they need is not installed.
+        ConfigurationError: They are wrong.
     """
     from retrieval_core_mcp.settings import name_and_file, read_settings  # noqa: PLC0415 - slow
 
     index = name_and_file(options.index[0])[1] if options.index else None
     own = {name: value for name in _OWN if (value := getattr(options, name))}
-    settings = read_settings(index, options.config, os.environ, http=http, **own)
-    if settings.watch and find_spec("watchfiles") is None:
-        raise MissingExtraError("watch", "retrieval-mcp --watch")
-    return settings
+    return read_settings(index, options.config, os.environ, http=http, **own)
 
 
 async def _serve(settings: ServerSettings, indexes: ServedIndexes) -> NoReturn:

@@ -10,14 +10,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import gettempdir, mkstemp
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from retrieval_core.cli.process import FAILURE
-from retrieval_core.errors import ConfigurationError, IndexBusyError, MissingExtraError
+from retrieval_core.errors import ConfigurationError, IndexBusyError
 from retrieval_core.run.file_lock import one_writer
 from retrieval_core_mcp.command import CONFIG_HELP, DESCRIPTION_HELP, INDEX_HELP, NO_FILE
 from retrieval_core_mcp.setup.clients import CLIENTS, Machine
@@ -234,12 +233,10 @@ def _command(options: argparse.Namespace) -> tuple[list[str], str]:
     """Return the command line of the server, and a sentence about its documents.
 
     Raises:
-        ConfigurationError: Options are wrong, or what they need is not installed.
+        ConfigurationError: Options are wrong.
     """
     from retrieval_core_mcp.settings import LONGEST_DESCRIPTION, check_folder, name_and_file, named_indexes  # noqa: PLC0415 - slow
 
-    if options.watch and find_spec("watchfiles") is None:
-        raise MissingExtraError("watch", "retrieval-mcp --watch")
     if len(described := " ".join(options.description.split())) > LONGEST_DESCRIPTION:
         msg = f"--description has {len(described):,} characters; it may have {LONGEST_DESCRIPTION}"
         raise ConfigurationError(msg)
