@@ -51,7 +51,7 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "search: unknown, no name near": (
         "search",
         {"query": "a", "zzzz": 3},
-        "It takes query, queries, intent, filters, ",
+        "It takes query, queries, filters, detail, ",
     ),
     "search: two wrong names": ("search", {"Query": "a", "filter": {}}, "Did you mean filters?"),
     "search: top_k is 0": ("search", {"query": "a", "top_k": 0}, "top_k: must be 1 or more"),

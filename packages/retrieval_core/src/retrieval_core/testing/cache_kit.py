@@ -125,6 +125,7 @@ def a_result(text: str = "Turn the key.", number: int = 0, query: str = "How?") 
             0.125,
             is_unlikely=True,
             unknown=(text,),
+            missing_names=(text,),
             is_of_another_language=True,
             explanation=text,
             coverage=0.5,
