@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
+pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
+
 from mcp import Client
 from retrieval_core import Document, load_config, open_index
 from retrieval_core_mcp import ServerSettings, create_server
