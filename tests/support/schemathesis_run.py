@@ -62,7 +62,11 @@ def run(examples: int, token: str | None) -> int:
             capture_output=True,
             text=True,
             cwd=folder,
-            env={**os.environ, "SCHEMATHESIS_HOOKS": "support.schemathesis_hooks"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(__file__).parents[1]),
+                "SCHEMATHESIS_HOOKS": "support.schemathesis_hooks",
+            },
             check=False,
         )
     print(told.stdout, told.stderr, sep="")  # noqa: T201 - a report
