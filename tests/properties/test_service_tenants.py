@@ -94,7 +94,9 @@ class Calls:
 
     def search(self) -> tuple[Any, Any]:
         more = {name: self.one((True, False)) for name in ("with_trace", "with_fallback", "use_cache")}
-        return searching.search, searching.SearchRequest(**self.query(), **more, score_threshold=self.one((None, 0.2)))
+        return searching.search, searching.SearchIndexRequest(
+            **self.query(), **more, score_threshold=self.one((None, 0.2))
+        )
 
     def grep(self) -> tuple[Any, Any]:
         """Return a search for a pattern, whose pages may begin at a document of either tenant."""

@@ -15,7 +15,7 @@ from mcp import Client
 from retrieval_core import Document, open_index
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.service.searching import SearchRequest, search
+from retrieval_core.service.searching import SearchIndexRequest, search
 from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -146,10 +146,10 @@ def test_an_index_that_cannot_be_opened_does_not_keep_others_from_being_joined(c
         broken = ServedIndex("broken", config, embedder=FakeEmbedder(), open_index=cannot_be_opened)
         indexes = ServedIndexes(served(config, "first"), broken, served(config, "second"))
         context = ServiceContext(indexes)
-        found = await search(context, SearchRequest(query="the moon", indexes=("first", "second")))
+        found = await search(context, SearchIndexRequest(query="the moon", indexes=("first", "second")))
         assert found.hits[0].source_index == "first"  # both have the same chunks
         with pytest.raises(ConfigurationError):
-            await search(context, SearchRequest(query="the moon", indexes=("first", "broken")))
+            await search(context, SearchIndexRequest(query="the moon", indexes=("first", "broken")))
         await indexes.aclose()
 
     asyncio.run(conversation())

@@ -1,8 +1,8 @@
 """How much an assistant reads before it has seen the answer: the tools of this server beside grep and whole files.
 
-Scripted agents, without a language model, look for the answers of questions whose places are known. None is told when
-to stop: each goes on until it has read the largest budget. A question is answered once the words of all its places were
-seen. White space, case, line numbers and the marks of Markdown make no difference. Four characters are one token.
+Scripted agents, without a language model, look for the answers of questions whose places are known. They don't know
+when to stop: each goes on until it has read the largest budget. A question is answered once the words of all its places
+were seen. White space, case, line numbers and the marks of Markdown make no difference. Four characters are one token.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class AgentFigures:
-    """What one agent came to.
+    """The figures of one agent.
 
     Attributes:
         recall: By budget in tokens: the part of the answerable questions whose answer was seen within it.
@@ -233,7 +233,7 @@ class AgentFigures:
 
 @dataclass(frozen=True, slots=True)
 class SavingsReport:
-    """What all agents came to.
+    """The figures of all agents.
 
     Attributes:
         tools: Tokens of the list of tools and the server's instructions, which every agent of this server has read.

@@ -71,7 +71,7 @@ class FoundChunk(ScoredChunk):
     ]
 
 
-class Relevance(_Answer):
+class RelevanceAnswer(_Answer):
     """Whether chunks answer a query."""
 
     value: Annotated[
@@ -94,7 +94,7 @@ class ExplainAnswer(_QueryAnswer):
 
     results: Annotated[tuple[FoundChunk, ...], Field(description="Results, best first")]
     relevance: Annotated[
-        Relevance | None, Field(description="Whether the results answer the query; not set if unknown")
+        RelevanceAnswer | None, Field(description="Whether the results answer the query; not set if unknown")
     ] = None
     stages: Annotated[tuple[StageRecord, ...], Field(description="Stages, in the order in which they ended")]
     deadline_ms: Annotated[

@@ -47,7 +47,7 @@ async def search(context: ServiceContext, query: SearchQuery) -> QueryContents:
     started = datetime.now(UTC)
     await _check_vectors(context, query)
     request = _request(
-        searching.SearchRequest,
+        searching.SearchIndexRequest,
         query,
         top_k=query.top_k,
         score_threshold=_similarity_of_all(query),

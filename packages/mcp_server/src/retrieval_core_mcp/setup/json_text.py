@@ -26,7 +26,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Member(NamedTuple):
-    """Where a member of an object is in the text."""
+    """The places of a member's name and value in the text."""
 
     name: int
     value: int
@@ -35,7 +35,7 @@ class _Member(NamedTuple):
 
 @dataclass(frozen=True)
 class _Object:
-    """Where an object is in the text: from its opening bracket to its closing one."""
+    """The place of an object in the text, from its opening bracket to its closing one."""
 
     start: int
     end: int

@@ -72,7 +72,7 @@ def search_command(
 
         result = service.call(
             searching.search,
-            searching.SearchRequest,
+            searching.SearchIndexRequest,
             **service.query(given, query),
             queries=tuple(map(_further_query, queries)) or None,
             intent=intent,

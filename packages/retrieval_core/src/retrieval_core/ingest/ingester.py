@@ -506,7 +506,7 @@ class Ingester:
         yield Finished(file, now_known, removed=removed, unchanged=unchanged, notes=tuple(notes))
 
     async def _skipped(self, file: FoundFile, state: SourceState | None, digest: str) -> Finished | None:
-        """Return the end of a file of code that is not to be searched; ``None`` for other files.
+        """Return the end of a file whose content is not to be searched; ``None`` for other files.
 
         The reason is recorded in place of the recipe, so that such a file is looked at once.
         """

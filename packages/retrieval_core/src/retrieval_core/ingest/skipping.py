@@ -64,7 +64,7 @@ def skip_by_name(below: PurePath) -> str | None:
 
 
 def skip_by_content(path: Path) -> str | None:
-    """Return why a file is skipped; ``None`` if it is not.
+    """Return why a file is skipped: it is a private key, or code that nobody wrote or reads; ``None`` if it is not.
 
     Raises:
         OSError: It can't be read.

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.service.reading import ChunkRequest, Id, read_chunk
-from retrieval_core.service.searching import QueryRequest, SearchRequest, WithFallback, search
+from retrieval_core.service.searching import QueryRequest, SearchIndexRequest, WithFallback, search
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -82,7 +82,7 @@ async def explain(context: ServiceContext, request: ExplainRequest) -> Explanati
     async def find(filters: Mapping[str, Any] | None, top_k: int) -> RetrievalResult:
         fields = {name: getattr(request, name) for name in QueryRequest.model_fields}
         fields |= {"filters": dict(filters) if filters else None, "top_k": top_k}
-        again = SearchRequest(**fields, with_fallback=request.with_fallback, with_trace=True, use_cache=False)
+        again = SearchIndexRequest(**fields, with_fallback=request.with_fallback, with_trace=True, use_cache=False)
         return await search(context, again)
 
     found = await find(request.filters, asked)

@@ -119,7 +119,7 @@ class QueryRequest(ServiceModel):
     ] = None
 
 
-class SearchRequest(QueryRequest):
+class SearchIndexRequest(QueryRequest):
     """A query to search for."""
 
     with_trace: Annotated[bool, Field(description="Whether the trace has more than the time of each stage")] = False
@@ -153,7 +153,7 @@ class SourcesRequest(ServiceModel):
     indexes: Annotated[tuple[str, ...] | None, Field(description="Names of the indexes. Default: the first one")] = None
 
 
-async def search(context: ServiceContext, request: SearchRequest) -> RetrievalResult:
+async def search(context: ServiceContext, request: SearchIndexRequest) -> RetrievalResult:
     """Search one index, or several as one.
 
     Returns:

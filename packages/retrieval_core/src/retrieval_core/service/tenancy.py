@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from retrieval_core.types import Answer, ContextPack, Degradation, Hit, RetrievalResult, StageRecord
     from retrieval_core.types.filters import Filter
 
+BEING_BUILT = "more may be found later"
+"""What a tenant learns of the progress of a new index."""
+
 
 def narrow(filters: Mapping[str, Any] | None, tenant: Filter | None) -> Mapping[str, Any] | Filter | None:
     """Return the caller's filter combined with its tenant's. An empty filter means none, since assistants send it.
@@ -44,13 +47,17 @@ def result_for_tenant(result: RetrievalResult) -> RetrievalResult:
 
 
 def degraded_for_tenant(entries: Iterable[Degradation]) -> tuple[Degradation, ...]:
-    """Return degradations without warnings about filters, which name the fields of all chunks."""
-    return tuple(entry for entry in entries if not is_stage(entry.stage, "filter"))
+    """Return degradations without warnings about filters, which name the fields of all chunks, and without counts."""
+    return tuple(
+        replace(entry, reason=BEING_BUILT) if is_stage(entry.stage, "index") else entry
+        for entry in entries
+        if not is_stage(entry.stage, "filter")
+    )
 
 
 def without_counts(context: ServiceContext, progress: str) -> str:
-    """Return how far a new index is built; a tenant may not know how many files there are."""
-    return progress if context.tenant is None else "more may be found later"
+    """Return how far a new index is built; a tenant doesn't learn how many files there are."""
+    return progress if context.tenant is None else BEING_BUILT
 
 
 def is_stage(stage: str, name: str) -> bool:

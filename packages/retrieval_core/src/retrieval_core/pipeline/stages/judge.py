@@ -8,11 +8,11 @@ The probability is a logistic curve of three signals:
   and text. A rare word weighs more than a common one, if the store counts its terms. All missing words together weigh
   no more than one that no chunk contains: a long question has words around it that no document repeats;
 - whether the query has a name, such as *Terraform*, or an identifier that no chunk of the index contains, or a name
-  that only other chunks than the first hits contain. Documents put common words in other words, names hardly. See
-  :func:`retrieval_core.text.query.names_in`.
+  that only other chunks than the first hits contain. Documents often replace a common word by another one, but hardly
+  ever a name. See :func:`retrieval_core.text.query.names_in`.
 
-The curves are regressions on questions that were written without a look at their words in the documents, answerable
-ones and others on the same subjects, see ``docs/measurements.md`` and ``benchmarks/answerability.py``.
+The numbers are rounded by hand near regressions on answerable questions and others on the same subjects, see
+``docs/measurements.md``, which also compares them with the regressions. ``benchmarks/answerability.py`` fits them.
 
 Beside that, a query in another language than its hits gets no probability, since its words say nothing.
 
@@ -77,9 +77,9 @@ LOW_COVERAGE: Final = 0.5
 MOST_ON_LOOP: Final = 20_000
 """Code points of text whose words are compared on the event loop; more of them are compared in a thread."""
 MISSING_NAME: Final = -4.5
-"""What names and identifiers that no chunk contains add to the log odds."""
+"""Added to the log odds if the query has a name or identifier that no chunk contains."""
 DISTANT_NAME: Final = -1.5
-"""What names that only other chunks than the first hits contain add to them."""
+"""Added if the query has a name that the index contains, but none of the first hits."""
 _PART: Final = re.compile(r"\w+")
 _JOINED: Final = re.compile(r"\w[.:/]+\w")
 _NAMED: Final = 5
@@ -121,7 +121,7 @@ class Curve:
     """A probability as a logistic function of the signals.
 
     Attributes:
-        start: The log odds if both signals are 0.
+        start: The log odds if coverage and cosine are 0.
         coverage: What a coverage of 1 adds to them.
         cosine: What a cosine of 1 adds.
     """
