@@ -19,11 +19,11 @@ pytest.importorskip("re2", reason="the extra grep")
 
 from retrieval_core import Chunk, Document, load_config, open_index
 from retrieval_core.adapters.stores.first_run import remove_progress, write_progress
-from retrieval_core.errors import IndexNotFoundError, StoreError
+from retrieval_core.errors import IndexNotFoundError, SearchError, StoreError
 from retrieval_core.service.contents import IndexRequest, describe_index
 from retrieval_core.service.emptiness import explain_emptiness
 from retrieval_core.service.grep import GrepRequest, grep
-from retrieval_core.service.searching import SearchIndexRequest, search
+from retrieval_core.service.searching import AnswerRequest, SearchIndexRequest, answer_events, search
 from retrieval_core.service.served import OpenedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from retrieval_core import Index
     from retrieval_core.types import GrepResult
 
+STRICT = load_config(overrides={"embedder.kind": "none", "strict": True})
 NO_EMBEDDER = load_config(overrides={"embedder.kind": "none"})
 STORES = {"memory": None, "sqlite": None, "lancedb": "lancedb", "qdrant": "qdrant_client"}
 
@@ -272,6 +273,12 @@ def test_an_index_that_is_being_built_says_so(folder: Path) -> None:
             assert (await grep(tenant, GrepRequest(pattern="valve"))).incomplete == "more may be found later"
             told = (await search(tenant, SearchIndexRequest(query="valve"))).degraded
             assert [each.reason for each in told if each.stage == "index"] == ["more may be found later"]
+        async with open_index(place, config=STRICT) as index:
+            tenant = ServiceContext(ServedIndexes(OpenedIndex(index)), tenant=Eq("tenant", "a"))
+            with pytest.raises(SearchError, match=r"^index: more may be found later$"):
+                await search(tenant, SearchIndexRequest(query="valve"))
+            with pytest.raises(SearchError, match=r"^index: more may be found later$"):
+                _ = [each async for each in answer_events(tenant, AnswerRequest(query="valve"))]
 
     asyncio.run(check())
     remove_progress(place)

@@ -649,7 +649,7 @@ class _Incomplete:
 
     def _check(self, notes: Sequence[Degradation], hits: tuple[Hit, ...]) -> None:
         if notes and self._is_strict:
-            raise IncompleteSearchError(notes[0].reason, hits)
+            raise IncompleteSearchError(notes[0].reason, hits, {"degraded": notes})
         self._is_complete = self._is_complete or (bool(hits) and not notes)
 
 

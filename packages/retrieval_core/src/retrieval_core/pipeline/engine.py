@@ -161,7 +161,7 @@ class Engine:
             if self._strict or is_fault(failure.error, state):
                 value_of(failure)
         if self._strict and (new := state.degraded[len(before.degraded) :]):
-            raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in new))
+            raise SearchError("; ".join(f"{item.stage}: {item.reason}" for item in new), {"degraded": new})
         return state
 
     def start(self, query: Query, plan: Plan, held: HeldIndex | None) -> SearchState:

@@ -15,6 +15,7 @@ from retrieval_core.errors import (
     EmbeddingError,
     InvalidParameterError,
     NotPermittedError,
+    SearchError,
     StoreError,
 )
 from retrieval_core.ports import Message  # noqa: TC001 - pydantic reads annotations
@@ -24,6 +25,7 @@ from retrieval_core.service.served import listening
 from retrieval_core.service.service_context import SEVERAL, WHOLE, ServiceModel
 from retrieval_core.service.tenancy import (
     answer_for_tenant,
+    error_as_shown,
     is_stage,
     narrow,
     pack_for_tenant,
@@ -245,8 +247,13 @@ async def answer_events(context: ServiceContext, request: AnswerRequest) -> Asyn
     target = await _target(context, request)
     stream = target.engine.aanswer_stream(request.query, target.filters, **_options(target, request))
     async with aclosing(stream) as events:
-        async for event in events:
-            yield _shown_event(context, event)
+        try:
+            async for event in events:
+                yield _shown_event(context, event)
+        except SearchError as error:
+            if (shown := error_as_shown(context, error)) is not error:
+                raise shown from None
+            raise
 
 
 async def check_sources(context: ServiceContext, request: SourcesRequest) -> tuple[CitationCheck, ...]:
@@ -283,6 +290,10 @@ class _Target:
             try:
                 return await call(self.engine)
             except EmbedderMismatchError:
+                raise
+            except SearchError as error:
+                if (shown := error_as_shown(self.context, error)) is not error:
+                    raise shown from None
                 raise
             except StoreError as error:
                 for part in self.parts:

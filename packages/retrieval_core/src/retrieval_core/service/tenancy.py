@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from retrieval_core.errors import SearchError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -53,6 +55,16 @@ def degraded_for_tenant(entries: Iterable[Degradation]) -> tuple[Degradation, ..
         for entry in entries
         if not is_stage(entry.stage, "filter")
     )
+
+
+def error_as_shown(context: ServiceContext, error: SearchError) -> SearchError:
+    """Return an error of a search; if ``strict`` raised it for degradations, with those that a tenant may see."""
+    degraded = error.details.get("degraded")
+    if context.tenant is None or degraded is None:
+        return error
+    shown = degraded_for_tenant(degraded)
+    reasons = "; ".join(f"{entry.stage}: {entry.reason}" for entry in shown)
+    return SearchError(reasons or "the result is degraded, and the setting strict is true", {"degraded": shown})
 
 
 def without_counts(context: ServiceContext, progress: str) -> str:
