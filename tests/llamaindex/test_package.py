@@ -84,13 +84,12 @@ def test_llamahub_lists_every_class() -> None:
 
 
 def test_the_bounds_on_llamaindex_are_closed_and_hold_here() -> None:
-    """A next minor version may change what is built on; what the lowest one is was tried."""
+    """The next minor version may change what the plug-in needs; `nox -s plugin_lowest` runs the lowest one."""
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
     (bound,) = (text for text in project["dependencies"] if text.startswith("llama-index-core"))
     found = re.fullmatch(r"llama-index-core>=(\d+)\.(\d+)\.(\d+),<(\d+)\.(\d+)", bound)
     assert found
     lowest, end = tuple(map(int, found.groups()[:3])), tuple(map(int, found.groups()[3:]))
-    assert end == (lowest[0], lowest[1] + 1)
     assert lowest <= tuple(map(int, version("llama-index-core").split(".")[:3])) < (*end, 0)
     assert any("llama-index-core" in text for text in requires("llama-index-retrievers-retrieval-core") or ())
 

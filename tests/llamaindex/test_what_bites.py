@@ -631,7 +631,7 @@ def test_documents_that_are_named_are_the_only_ones_and_no_names_are_none(mode: 
     nodes = [
         TextNode(
             id_=f"{name}-{n}",
-            text=f"moon {n}",
+            text=f"moon {name} {n}",
             embedding=[1.0, float(n)],
             relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=name)},
         )
