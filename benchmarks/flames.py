@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING
 from benchmarks.collection import make, opened
 from benchmarks.flames_picture import draw, own_times, trimmed
 from benchmarks.report import machine
-from benchmarks.start import QUESTIONS, ROOT, environment, processor_of
+from benchmarks.sessions import ROOT, environment, processor_of
+from benchmarks.start import QUESTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

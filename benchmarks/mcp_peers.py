@@ -16,7 +16,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.start import ROOT, Session, Subject
+from benchmarks.sessions import ROOT, Session, Subject
 from retrieval_core import load_config, open_index
 
 TOKENIZER = {"max_length": 512, "model_max_length": 512, "pad_token": "[PAD]", "do_lower_case": True}

@@ -25,7 +25,8 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.start import QUESTIONS, ROOT, Session
+from benchmarks.sessions import ROOT, Session
+from benchmarks.start import QUESTIONS
 
 MOST_GROWTH = 1.1
 WRITES = 20

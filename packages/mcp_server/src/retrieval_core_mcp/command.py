@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from retrieval_core.cli.process import FAILURE, INTERRUPTED, WRONG_USE
 from retrieval_core.errors import ConfigurationError
 from retrieval_core_mcp import __version__
+from retrieval_core_mcp.wording import CONFIG_HELP, DESCRIPTION_HELP, INDEX_HELP, NO_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,9 +47,6 @@ environment variables:
   RETRIEVAL_MCP__HTTP__...        With --http: see docs/http.md.
   RETRIEVAL_...                   Settings of the search, such as RETRIEVAL_SEARCH__TOP_K.
 """
-INDEX_HELP = "index file; repeatable with names (.retrieval/index.db)"
-DESCRIPTION_HELP = "what the documents are about, for assistants"
-CONFIG_HELP = "read settings from a TOML file or preset"
 _FOR_HTTP = frozenset({"--port", "--host", "--transport"})
 """Options of other servers, which have one counterpart here."""
 WAITING = (
@@ -56,7 +54,6 @@ WAITING = (
     "nothing to type here. Ctrl+C ends it."
 )
 THE_FILE = "The index is {index}."
-NO_FILE = "There is no index at {index} yet. Make one with: retrieval index FOLDER --index {index}"
 FREE_PORT = "127.0.0.1:0"
 _OWN = ("allow_writes", "roots", "watch", "tools", "structured", "folder", "description")
 """Options that are settings of the same name."""

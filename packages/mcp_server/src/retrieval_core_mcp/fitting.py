@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 MARK = " […]"
 """Marks a cut in a text."""
+SMALLEST_ANSWER = 1_000
+LARGEST_ANSWER = 1_000_000
+"""The range of the bound that a caller can set for an answer, in characters of its JSON."""
 
 _WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

@@ -21,8 +21,7 @@ from mcp.types import (
 from retrieval_core.errors import NotFoundError
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core_mcp.advice import advice_on
-from retrieval_core_mcp.fitting import clean, in_one_line
-from retrieval_core_mcp.settings import LARGEST_ANSWER
+from retrieval_core_mcp.fitting import LARGEST_ANSWER, clean, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

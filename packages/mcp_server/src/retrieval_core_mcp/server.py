@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from retrieval_core.service.service_context import OnStep
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.settings import ServerSettings
-    from retrieval_core_mcp.tools.calling import Form, Tools
+    from retrieval_core_mcp.tools.calling import Tools
+    from retrieval_core_mcp.tools.tool import Form
 
     Context: TypeAlias = ServerRequestContext[ServedIndexes]
 

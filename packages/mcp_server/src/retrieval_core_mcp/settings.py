@@ -13,7 +13,7 @@ from retrieval_core.config import RetrievalConfig
 from retrieval_core.config.base import problems_of
 from retrieval_core.errors import ConfigurationError
 from retrieval_core.index.settings import config_for, load_index_config
-from retrieval_core_mcp.fitting import in_one_line
+from retrieval_core_mcp.fitting import LARGEST_ANSWER, SMALLEST_ANSWER, in_one_line
 from retrieval_core_mcp.http.settings import HttpSettings, listed
 from retrieval_core_mcp.wording import requirement
 
@@ -33,8 +33,6 @@ MOST_RESULTS = 100
 LONGEST_DESCRIPTION = 500
 DEFAULT_INDEX = ".retrieval/index.db"
 """The index of a folder."""
-SMALLEST_ANSWER = 1_000
-LARGEST_ANSWER = 1_000_000
 
 
 def _check_tools(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -208,11 +206,7 @@ def read_settings(
         index: The index file, in place of the configured one.
         config: A TOML file with the library's settings, or the name of a preset.
         environment: For instance ``os.environ``; ``None`` leaves the environment out. The library's settings are
-    <<<<<<< HEAD
             ``RETRIEVAL_…`` as for the command line. The server's own are the fields of :class:`ServerSettings`, such as
-    =======
-            ``RETRIEVAL_…`` as for the command line, the server's own ``RETRIEVAL_MCP__…``, such as
-    >>>>>>> 523c8d38 (Add one command that sets the server up in ten assistants, on a folder without an index)
             ``RETRIEVAL_MCP__MAX_CHARACTERS``, and those of the service ``RETRIEVAL_MCP__HTTP__…``.
         http: Settings of the service, in place of those of the environment.
         given: Further settings of the server's own, likewise.

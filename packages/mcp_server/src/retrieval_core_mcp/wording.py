@@ -1,4 +1,4 @@
-"""Validation errors in plain words."""
+"""Words of the commands and of validation errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+INDEX_HELP = "index file; repeatable with names (.retrieval/index.db)"
+DESCRIPTION_HELP = "what the documents are about, for assistants"
+CONFIG_HELP = "read settings from a TOML file or preset"
+NO_FILE = "There is no index at {index} yet. Make one with: retrieval index FOLDER --index {index}"
 _KINDS = {
     "bool": "true or false",
     "dict": "a JSON object",

@@ -13,10 +13,11 @@ from retrieval_core.run.clock import SystemClock
 from retrieval_core_mcp.http.admission import Admission
 from retrieval_core_mcp.http.files import Files
 from retrieval_core_mcp.http.gate import Gate
+from retrieval_core_mcp.http.handling import HttpService
 from retrieval_core_mcp.http.mcp import McpEndpoint
 from retrieval_core_mcp.http.metrics import HttpMetrics
 from retrieval_core_mcp.http.page_files import FILES, PAGE, show_page
-from retrieval_core_mcp.http.routes import HttpService
+from retrieval_core_mcp.http.routes import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -55,7 +56,7 @@ def create_app(
     tokens = settings.known_tokens()
     admission = admission or Admission(settings.max_requests, settings.max_sessions)
     counted = HttpMetrics()
-    service = HttpService(indexes, settings, metrics, counted, Files(settings), allow_writes)
+    service = HttpService(indexes, settings, metrics, counted, Files(settings), allow_writes, _document)
     endpoint = McpEndpoint(mcp, settings)
 
     @asynccontextmanager
@@ -71,13 +72,19 @@ def create_app(
             await indexes.aclose()
 
     routes = [
-        *service.routes(),
+        *service.routes(ROWS),
         Route("/mcp", endpoint, methods=["POST", "GET", "DELETE"]),
         Route(PAGE, show_page, methods=["GET"]),
         Route(FILES + "{name}", show_page, methods=["GET"]),
     ]
     router = Router(routes, redirect_slashes=False, lifespan=lifespan)
     return Gate(router, settings, tokens, admission, counted, clock=clock or SystemClock())
+
+
+def _document() -> dict[str, Any]:
+    from retrieval_core_mcp.http.openapi import document  # noqa: PLC0415 - for who asks for it
+
+    return document()
 
 
 async def _freeze(indexes: ServedIndexes) -> None:

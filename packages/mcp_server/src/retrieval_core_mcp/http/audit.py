@@ -52,13 +52,11 @@ def audit_log(place: str | None) -> Generator[None]:
         handler.close()
 
 
-def note(scope: MutableMapping[str, Any], call: Call, status: int | None) -> None:
+def note(scope: MutableMapping[str, Any], call: Call) -> None:
     """Write down a request that has ended.
 
-    The path is that of the route, which contains no ids. A request of MCP has its method, and the name of a tool.
-
-    Args:
-        status: Of the answer; ``None`` if the client left before there was one.
+    The path is that of the route, which contains no ids. A request of MCP has its method, and the name of a tool. The
+    status is missing if the client left before there was one.
     """
     if not logger.isEnabledFor(logging.INFO):
         return
@@ -72,7 +70,7 @@ def note(scope: MutableMapping[str, Any], call: Call, status: int | None) -> Non
         "route": getattr(scope.get("route"), "path", None),
         "mcp": state.get("mcp"),
         "index": ", ".join(each.name for each in call.served) or state.get("index"),
-        "status": status,
+        "status": call.status,
         "milliseconds": round((time.monotonic() - call.arrived) * 1000, 1),
     }
     logger.info(json.dumps({name: value for name, value in told.items() if value is not None}))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.service.uploads import UploadRequest
     from retrieval_core_mcp.http.arguments import AnswerQuery
-    from retrieval_core_mcp.http.routes import Asked
+    from retrieval_core_mcp.http.handling import Asked
 
 
 async def answer(asked: Asked, query: AnswerQuery) -> ASGIApp:
@@ -55,7 +55,7 @@ async def answer(asked: Asked, query: AnswerQuery) -> ASGIApp:
 
 async def index_file(asked: Asked, upload: UploadRequest) -> ASGIApp:
     """Receive a file and index it, with server-sent events."""
-    return await asked.served.files.take(asked, upload)
+    return await asked.served.files.take(asked.request, asked.call, asked.context, upload)
 
 
 async def list_indexes(asked: Asked, _request: object) -> ASGIApp:
@@ -96,8 +96,6 @@ async def metrics(asked: Asked, _request: object) -> ASGIApp:
     return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-async def openapi(_asked: Asked, _request: object) -> ASGIApp:
+async def openapi(asked: Asked, _request: object) -> ASGIApp:
     """Return the OpenAPI document."""
-    from retrieval_core_mcp.http.openapi import document  # noqa: PLC0415 - for who asks for it
-
-    return json_response(await asyncio.to_thread(document))
+    return json_response(await asyncio.to_thread(asked.served.document))

@@ -30,6 +30,7 @@ class Call:
         query: The query as it was sent; ``None`` before the body was read.
         threshold: The valid one, 0 before it is known.
         served: The indexes that are searched, read or changed; none before they are known.
+        status: Of the answer; ``None`` before it has begun.
     """
 
     request_id: str
@@ -39,6 +40,7 @@ class Call:
     query: str | None = None
     threshold: float = 0.0
     served: tuple[ServedIndex, ...] = ()
+    status: int | None = None
     arrived: float = field(default_factory=time.monotonic)
 
     @property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.service.uploads import UploadRequest
-    from retrieval_core_mcp.http.routes import Asked
+    from retrieval_core_mcp.http.envelope import Call
     from retrieval_core_mcp.http.settings import HttpSettings
 
 KIND = "application/octet-stream"
@@ -49,7 +49,7 @@ class Files:
         """Return what is taken, as the contract has it."""
         return {"suffixes": sorted(supported_suffixes()), "max_bytes": self._settings.max_file_bytes}
 
-    async def take(self, asked: Asked, upload: UploadRequest) -> EventStream:
+    async def take(self, request: Request, call: Call, context: ServiceContext, upload: UploadRequest) -> EventStream:
         """Receive a file, and return the events of its way into an index.
 
         A file of this name replaces the former one; if it can't be read, that stays as it was.
@@ -57,14 +57,14 @@ class Files:
         Raises:
             RequestError: The body can't be taken, or there is no place for it.
         """
-        check_kind(asked.request, KIND)
-        incoming = uploads_folder(asked.context, upload.index) / f".{secrets.token_hex(8)}"
+        check_kind(request, KIND)
+        incoming = uploads_folder(context, upload.index) / f".{secrets.token_hex(8)}"
         place = ExitStack()
-        place.enter_context(self._places.held(asked.call.share))
+        place.enter_context(self._places.held(call.share))
         try:
             with _refusing_disk_errors():
                 await asyncio.to_thread(_create, incoming, upload.name)
-            size = await self._receive(asked.request, incoming)
+            size = await self._receive(request, incoming)
         except BaseException:
             place.close()
             await asyncio.to_thread(_remove, incoming)
@@ -72,14 +72,14 @@ class Files:
 
         def failed(error: BaseException) -> Mapping[str, Any]:
             if isinstance(error, EmbeddingError):
-                reason = f"its chunks could not be embedded: {asked.context.redact(str(error))}"
+                reason = f"its chunks could not be embedded: {context.redact(str(error))}"
             elif isinstance(error, asyncio.CancelledError):
                 reason = ending().messages[0]
             else:
-                reason = refused(error, asked.call, asked.context).messages[0]
+                reason = refused(error, call, context).messages[0]
             return {"type": "failed", "name": upload.name, "reason": reason}
 
-        events = _events(asked.context, upload, incoming, size, place)
+        events = _events(context, upload, incoming, size, place)
         first = await anext(events)  # so that they have begun, and forget the file though nobody takes any of them
         return EventStream(first, events, failed)
 

@@ -106,8 +106,8 @@ class Gate:
         given = headers.get("x-request-id", "")
         call = Call(given if _REQUEST_ID.fullmatch(given) else uuid4().hex)
         scope.setdefault("state", {})["call"] = call
-        answer = AnswerSender(send, call.request_id, self._cross_origin(headers), self._patience)
-        with _traced(headers), self._metrics.request(scope, answer, call):
+        answer = AnswerSender(send, call, self._cross_origin(headers), self._patience)
+        with _traced(headers), self._metrics.request(scope, call):
             try:
                 await self._handle(scope, headers, receive, answer, call)
             except asyncio.CancelledError:
@@ -123,7 +123,7 @@ class Gate:
                 if not answer.is_stuck and not answer.has_begun:
                     await _refusal(error, scope, call)(scope, receive, answer.send)
             finally:
-                audit.note(scope, call, answer.status)
+                audit.note(scope, call)
 
     async def _handle(self, scope: Scope, headers: Headers, receive: Receive, answer: AnswerSender, call: Call) -> None:
         path = scope["path"]
@@ -237,32 +237,32 @@ class AnswerSender:
     Nothing more is done for a client that stays and does not read: a few of those could hold all places.
 
     Args:
+        call: Gets the status.
         patience: Seconds that the client may take for each part.
 
     Attributes:
-        status: ``None`` before it has begun.
         is_complete: Whether its end was sent.
         is_stuck: Whether the client does not read.
     """
 
-    def __init__(self, send: Send, request_id: str, headers: Mapping[str, str], patience: float) -> None:
+    def __init__(self, send: Send, call: Call, headers: Mapping[str, str], patience: float) -> None:
         self._send = send
+        self._call = call
         self._patience = patience
         self._headers = {
-            "x-request-id": request_id,
+            "x-request-id": call.request_id,
             "cache-control": "no-store",
             "x-content-type-options": "nosniff",
             "cross-origin-resource-policy": "same-origin",
             **headers,
         }
-        self.status: int | None = None
         self.is_complete = False
         self.is_stuck = False
 
     @property
     def has_begun(self) -> bool:
         """Whether its status was sent."""
-        return self.status is not None
+        return self._call.status is not None
 
     async def send(self, message: Message) -> None:
         """Pass a message on.
@@ -271,7 +271,7 @@ class AnswerSender:
             NobodyReadsError: The client does not read.
         """
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self._call.status = message["status"]
             given = dict(message["headers"])
             own = [(name.encode(), value.encode("latin-1")) for name, value in self._headers.items()]
             message["headers"] = [*message["headers"], *[each for each in own if each[0] not in given]]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from retrieval_core_mcp.http.envelope import Call
-    from retrieval_core_mcp.http.gate import AnswerSender
 
 OTHER = "other"
 """The route of requests that no route takes: their paths are anything."""
@@ -45,7 +44,7 @@ class HttpMetrics:
         )
 
     @contextmanager
-    def request(self, scope: Scope, answer: AnswerSender, call: Call) -> Generator[None]:
+    def request(self, scope: Scope, call: Call) -> Generator[None]:
         """Count a request from its arrival to the end of its answer."""
         self._in_progress.inc()
         try:
@@ -54,7 +53,7 @@ class HttpMetrics:
             self._in_progress.dec()
             route = getattr(scope.get("route"), "path", OTHER)
             method = scope["method"] if scope["method"] in METHODS else OTHER
-            status = answer.status or 499  # the client went away before there was an answer
+            status = call.status or 499  # the client went away before there was an answer
             self._ended.labels(route, method, status).inc()
             self._seconds.labels(route).observe(time.monotonic() - call.arrived)
 

@@ -8,7 +8,8 @@ from pydantic.json_schema import models_json_schema
 
 from retrieval_core_mcp.http.answers import ErrorAnswer
 from retrieval_core_mcp.http.filters_schema import FILTER
-from retrieval_core_mcp.http.routes import EVENTS, JSON_TYPE, ROWS
+from retrieval_core_mcp.http.handling import EVENTS, JSON_TYPE
+from retrieval_core_mcp.http.routes import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.json_schema import JsonSchemaMode
 
-    from retrieval_core_mcp.http.routes import Row
+    from retrieval_core_mcp.http.handling import Row
 
 VERSION = "1.0"
 """Version of the contract: a field that is removed, retyped, made required or narrowed needs a new one."""

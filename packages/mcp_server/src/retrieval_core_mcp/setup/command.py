@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from retrieval_core.cli.process import FAILURE
 from retrieval_core.errors import ConfigurationError, IndexBusyError
 from retrieval_core.run.file_lock import one_writer
-from retrieval_core_mcp.command import CONFIG_HELP, DESCRIPTION_HELP, INDEX_HELP, NO_FILE
 from retrieval_core_mcp.setup.clients import CLIENTS, Machine
 from retrieval_core_mcp.setup.errors import NotEditableError
 from retrieval_core_mcp.setup.skill import OWNER, skill_text
+from retrieval_core_mcp.wording import CONFIG_HELP, DESCRIPTION_HELP, INDEX_HELP, NO_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
@@ -27,14 +27,12 @@ if TYPE_CHECKING:
     from retrieval_core.service.served import ServedIndexes
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core_mcp.settings import ServerSettings
-    from retrieval_core_mcp.tools.tool import DeclaredTool
+    from retrieval_core_mcp.tools.tool import DeclaredTool, Form
 
 READS = ToolAnnotations(read_only_hint=True)
 """Lets clients call a tool without asking. The list of tools costs every conversation, so it has no other hints."""
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 _BOUNDS = frozenset({"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "additionalProperties"})
-Form: TypeAlias = Literal["", "structured", "json"]
-"""How a result is returned: as text, also as structured content, or as structured content whose text is its JSON."""
 
 
 class Tools:
@@ -47,7 +45,7 @@ class Tools:
     def __init__(self, settings: ServerSettings, indexes: ServedIndexes) -> None:
         self._settings = settings
         self._names = tuple(served.name for served in indexes)
-        self._tools = {tool.name: tool for tool in choose_tools(settings)}
+        self._tools = {tool.name: tool for tool in choose_tools(settings.tools, allow_writes=settings.allow_writes)}
 
     def list(self, *, structured: bool = False) -> list[Tool]:
         """Return the tools as clients see them.

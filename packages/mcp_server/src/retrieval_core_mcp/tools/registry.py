@@ -12,8 +12,6 @@ from retrieval_core_mcp.tools.tool import DeclaredTool
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrieval_core_mcp.settings import ServerSettings
-
 ALL = "all"
 """In place of the names of tools: every tool."""
 DEFAULT = ("search", "grep", "fetch", "list", "verify_citation")
@@ -134,12 +132,16 @@ TOOLS = (
 """In the order of the list. In a description, ``{about}`` becomes the description of the documents."""
 
 
-def choose_tools(settings: ServerSettings) -> Sequence[DeclaredTool]:
-    """Return the tools that clients get. Those that write need the setting ``allow_writes``, too."""
-    named = frozenset(settings.tools or DEFAULT)
+def choose_tools(names: Sequence[str], *, allow_writes: bool) -> Sequence[DeclaredTool]:
+    """Return the tools that clients get.
+
+    Args:
+        names: Those that are chosen; none for the default.
+        allow_writes: Whether those that write are among them.
+    """
+    named = frozenset(names or DEFAULT)
     return [
         tool
         for tool in TOOLS
-        if (settings.allow_writes or not tool.writes)
-        and (ALL in named or tool.name in named or (tool.writes and not settings.tools))
+        if (allow_writes or not tool.writes) and (ALL in named or tool.name in named or (tool.writes and not names))
     ]

@@ -20,8 +20,8 @@ from retrieval_core.service.searching import (
     search,
 )
 from retrieval_core.service.service_context import SEVERAL, WHOLE, Range
-from retrieval_core_mcp.fitting import MARK, clean, good_end, in_one_line
-from retrieval_core_mcp.settings import LARGEST_ANSWER, MOST_RESULTS
+from retrieval_core_mcp.fitting import LARGEST_ANSWER, MARK, clean, good_end, in_one_line
+from retrieval_core_mcp.settings import MOST_RESULTS
 from retrieval_core_mcp.tools.fit import Shrink
 from retrieval_core_mcp.tools.names import (
     address_of,

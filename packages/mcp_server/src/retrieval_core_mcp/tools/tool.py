@@ -6,21 +6,22 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from retrieval_core.service.service_context import WHOLE, ServiceContext, ServiceModel
-from retrieval_core_mcp.settings import LARGEST_ANSWER, SMALLEST_ANSWER
+from retrieval_core_mcp.fitting import LARGEST_ANSWER, SMALLEST_ANSWER
 from retrieval_core_mcp.tools.fit import Shrinkable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from retrieval_core.service.served import ServedIndex
-    from retrieval_core_mcp.tools.calling import Form
 
 LONGEST_ID = 2_000
+Form: TypeAlias = Literal["", "structured", "json"]
+"""How a result is returned: as text, also as structured content, or as structured content whose text is its JSON."""
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="ID of a search result")]
 
 
@@ -52,7 +53,7 @@ class ToolCall:
         request: The arguments.
         served: The index that it names.
         limit: The text, and structured content if there is any, stay below this many characters of JSON.
-        form: How the result is returned; empty for text only. See ``Form``.
+        form: How the result is returned.
     """
 
     context: ServiceContext
