@@ -92,6 +92,7 @@ class NodeHit(NodeWithScore):
         rank: Position in the result, from 1; ``None`` for a neighbour.
         scores: The score of each stage, and the rank in each search, see :class:`retrieval_core.Scores`.
         degraded: Failures and fallbacks of the query, one sentence each.
+        from_cache: Whether the result of the query is from the cache.
         citation: Names the source for people.
         document_id: The document that the node is from.
         chunk_index: Position in that document, from 0.
@@ -105,6 +106,7 @@ class NodeHit(NodeWithScore):
     rank: int | None = None
     scores: dict[str, int | float] = Field(default_factory=dict[str, int | float])
     degraded: list[str] = Field(default_factory=list)
+    from_cache: bool = False
     citation: str = ""
     document_id: str = ""
     chunk_index: int = 0
@@ -155,6 +157,7 @@ def node_from_hit(
     *,
     llm_metadata: Sequence[str] | None = None,
     score: ScoreKind = "raw",
+    from_cache: bool = False,
 ) -> NodeHit:
     """Return a hit as a node with its score.
 
@@ -165,9 +168,10 @@ def node_from_hit(
         degraded: The query's degradations, one sentence each.
         llm_metadata: As of :func:`node_from_chunk`. By default the citation, and nothing for a copy of a node.
         score: Which one the node gets.
+        from_cache: Whether the result of the query is from the cache.
     """
     value = hit.score if score == "raw" else relevance_of(hit.scores) or 0.0
-    return _node_hit(
+    node = _node_hit(
         hit.chunk,
         value,
         llm_metadata,
@@ -180,6 +184,8 @@ def node_from_hit(
         found_by=[asdict(origin) for origin in hit.found_by],
         excerpts=[(span.start, span.end) for span in hit.excerpts],
     )
+    node.from_cache = from_cache
+    return node
 
 
 def neighbor_from_chunk(chunk: Chunk, neighbor_of: Sequence[str]) -> NodeHit:

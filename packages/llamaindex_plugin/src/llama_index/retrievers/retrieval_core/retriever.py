@@ -4,13 +4,10 @@ Annotations are no text here: LlamaIndex makes the schema of a tool of them as t
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
-from inspect import signature
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
@@ -26,11 +23,11 @@ from llama_index.retrievers.retrieval_core.convert import ScoreKind, node_from_h
 from llama_index.retrievers.retrieval_core.events import RetrievalDegradedEvent, report
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from llama_index.retrievers.retrieval_core.query import RetrievalQueryBundle, question, settings_left_behind
-from retrieval_core.config import RetrievalConfig, load_config
-from retrieval_core.errors import ConfigurationError, SearchError
+from llama_index.retrievers.retrieval_core.settings import load_settings
+from retrieval_core.config import RetrievalConfig
+from retrieval_core.errors import SearchError
 from retrieval_core.index.index import Index
 from retrieval_core.index.open import open_index
-from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.options import QueryOptions
@@ -188,7 +185,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
             IndexFormatError: The file is not SQLite's.
             FilterError: As of the constructor.
         """
-        settings = _settings(path, config, overrides)
+        settings = load_settings(config, overrides, cls.from_index_file, index=path)
         if settings.store.kind == "sqlite":  # other stores need no file
             check_index_file(Path(path or settings.index))
         index = open_index(path, config=settings, embedder=embedder)
@@ -286,7 +283,9 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         if degraded := [*told, *own]:
             report(RetrievalDegradedEvent(query_str=query.query_str, degraded=degraded))
         return [
-            node_from_hit(hit, rank, degraded, llm_metadata=self._llm_metadata, score=self._score)
+            node_from_hit(
+                hit, rank, degraded, llm_metadata=self._llm_metadata, score=self._score, from_cache=result.from_cache
+            )
             for rank, hit in enumerate(result.hits, start=1)
         ]
 
@@ -302,56 +301,6 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         """Close without blocking the event loop."""
         if self._own_index is not None:
             await self._own_index.aclose()
-
-
-def _settings(
-    path: str | Path, config: RetrievalConfig | str | Path | None, overrides: dict[str, Any]
-) -> RetrievalConfig:
-    try:
-        return _merged(path, config, {key.replace("__", "."): value for key, value in overrides.items()})
-    except ConfigurationError as error:
-        if not error.problems:
-            raise
-        problems = [_as_keyword(problem, overrides) for problem in error.problems]
-        heading, _, _ = str(error).partition("\n")
-        raise ConfigurationError("\n  ".join([heading, *problems]), error.missing_keys, problems) from None
-
-
-def _as_keyword(problem: str, given: Iterable[str]) -> str:
-    """Return a problem with a setting; for an unknown keyword, with the keyword that was probably meant.
-
-    The configuration suggests only its own settings, with dots between section and name.
-    """
-    key, _, rest = problem.partition(": ")
-    if key not in given or not rest.startswith("unknown setting"):
-        return problem
-    keywords = [
-        name
-        for name, of in signature(RetrievalCoreRetriever.from_index_file).parameters.items()
-        if of.kind is of.KEYWORD_ONLY
-    ]
-    meant = [name for name in keywords if key.endswith(f"_{name}")] or get_close_matches(key, keywords, n=1)
-    if meant:
-        return f"{key}: unknown setting; did you mean {meant[0]}?"
-    return f"{key}: {rest.replace('.', '__')}"
-
-
-def _merged(path: str | Path, config: RetrievalConfig | str | Path | None, changes: dict[str, Any]) -> RetrievalConfig:
-    if config is None:
-        return load_index_config(path or None, overrides=changes)
-    if not isinstance(config, RetrievalConfig):
-        return load_config(config, changes)
-    if not changes:
-        return config
-    tree: dict[str, Any] = {}
-    for name, value in config:
-        # One level deep, so that an override of a whole table is laid over it and does not take its place.
-        if isinstance(value, BaseModel):
-            tree |= {f"{name}.{key}": item for key, item in value.model_dump().items()}
-            tree |= {f"{name}.{key}": item for key, item in value if key == "custom"}  # a dump does not show them
-        else:
-            tree[name] = value
-    return load_config(overrides=tree | changes)
 
 
 def _why_nothing(result: RetrievalResult, failure: str) -> str:

@@ -20,8 +20,9 @@ from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexRe
 from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetrieverStore
 from llama_index.retrievers.retrieval_core.adapters.store import LlamaIndexHybridStore, LlamaIndexStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
+from llama_index.retrievers.retrieval_core.settings import load_settings
 from retrieval_core.adapters.registry import build_analyzer
-from retrieval_core.config import RetrievalConfig, check_complete, load_config
+from retrieval_core.config import RetrievalConfig, check_complete
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.index.open import build_pipeline
 from retrieval_core.pipeline import RetrievalPipeline
@@ -36,8 +37,10 @@ def from_index(
     rerank: BaseNodePostprocessor | Reranker | Sequence[BaseNodePostprocessor | Reranker] | None = None,
     config: RetrievalConfig | str | Path | None = None,
     docstore: BaseDocumentStore | None = None,
+    **overrides: Any,
 ) -> RetrievalPipeline:
     """Return a pipeline over a ``VectorStoreIndex``, which stays as it is; see :func:`pipeline_from`."""
+    config = load_settings(config, overrides, from_index)
     return pipeline_from(index=index, embed_model=embed_model, llm=llm, rerank=rerank, config=config, docstore=docstore)
 
 
@@ -51,6 +54,7 @@ def pipeline_from(
     rerank: BaseNodePostprocessor | Reranker | Sequence[BaseNodePostprocessor | Reranker] | None = None,
     config: RetrievalConfig | str | Path | None = None,
     docstore: BaseDocumentStore | None = None,
+    **overrides: Any,
 ) -> RetrievalPipeline:
     """Return a pipeline over components of LlamaIndex; closing it leaves them open.
 
@@ -69,6 +73,7 @@ def pipeline_from(
             Default: the configured one.
         config: Settings, the name of a preset, or a TOML file. Its store and embedder are not used.
         docstore: The nodes of the vector store. Default: the docstore of the index.
+        overrides: Single settings with ``__`` for the dot, ``search__candidates=50``; they win over ``config``.
 
     Raises:
         InvalidParameterError: A part is of another kind, or they do not fit together.
@@ -82,7 +87,7 @@ def pipeline_from(
     if retriever is not None and docstore is not None:
         msg = "a docstore goes with a vector store or an index; a retriever has its own"
         raise InvalidParameterError(msg)
-    settings = config if isinstance(config, RetrievalConfig) else load_config(config)
+    settings = load_settings(config, overrides, pipeline_from)
     check_complete(settings, with_embedder=False, with_store=False, with_llm=llm is None)
     store: Store
     if retriever is not None:
