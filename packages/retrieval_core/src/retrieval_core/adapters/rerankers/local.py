@@ -109,6 +109,8 @@ class LocalCrossEncoder(Pooled, RunsBert, Reranker):
         return [self._score_pair(query, passage, stop) for query, passage in pairs]
 
     def _score_pair(self, query: str, passage: str, stop: StopSignal) -> float:
+        if not passage.strip():  # a pair that the model was not trained with: for a query of one word it gives 0.9997
+            return 0.0
         model, tokenizer = self._onnx.get(), self._tokenizer.get()
         from retrieval_core.adapters.local_models.tokens import encode_pair  # noqa: PLC0415 - loaded above
 
