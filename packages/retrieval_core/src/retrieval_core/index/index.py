@@ -77,7 +77,9 @@ def each_of(kind: type[T] | tuple[type[T], ...], values: Iterable[T], taker: str
         raise InvalidParameterError(msg)
     for value in values:
         if not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"{taker} takes values of the type {name}, and one is {repr(value)} ({type(value).__name__})"
+            given = type(value)
+            shown = f"{given.__module__}.{given.__qualname__}" if given.__name__ in name.split() else given.__name__
+            msg = f"{taker} takes values of the type {name}, and one is {repr(value)} ({shown})"
             raise InvalidParameterError(msg)
         yield value
 

@@ -16,7 +16,7 @@ from retrieval_core.pipeline.stage_list import Components, list_stages
 from retrieval_core.pipeline.stages.embed import recover
 from retrieval_core.pipeline.stages.search import Sources
 from retrieval_core.ports import Embedder, Evaluator, TokenCounter, as_store
-from retrieval_core.ports.plugin import as_optional
+from retrieval_core.ports.plugin import as_optional, given_as
 from retrieval_core.run.caching import Lazy
 from retrieval_core.run.twins import sync_twin
 
@@ -223,7 +223,7 @@ class RetrievalPipeline(QueryEngine):
 
     def _facts(self) -> Mapping[str, object]:
         parts = {"store": self.store, "embedder": self.embedder}
-        return {name: None if part is None else type(part).__name__ for name, part in parts.items()}
+        return {name: None if part is None else type(given_as(part)).__name__ for name, part in parts.items()}
 
     @property
     def _held(self) -> Sequence[object]:

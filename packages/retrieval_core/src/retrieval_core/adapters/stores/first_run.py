@@ -61,7 +61,8 @@ def index_not_found(index: Path, where: str) -> IndexNotFoundError:
     """
     if (progress := read_progress(index)) is not None:
         return IndexNotReadyError(*progress)
-    return IndexNotFoundError(f"there is no index at {where}; make one with: retrieval index PATH…")
+    advice = "make one with: retrieval index PATH… (in Python: index.ingest(PATH))"
+    return IndexNotFoundError(f"there is no index at {where}; {advice}")
 
 
 def _file_beside(index: Path) -> Path:
