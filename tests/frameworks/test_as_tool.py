@@ -87,6 +87,8 @@ class TestFunction:
             ({"name": "search notes"}, InvalidParameterError),
             ({"filters": {"year": {"$near": 3}}}, FilterError),
             ({"max_tokens": 0}, InvalidParameterError),
+            ({"top_k": 0}, InvalidParameterError),
+            ({"mode": "mmr"}, InvalidParameterError),
             ({"mod": "keyword"}, TypeError),
         ],
     )
@@ -194,6 +196,29 @@ def test_langchain(tool: Callable[..., Any]) -> None:
     offered = tools.tool(tool, parse_docstring=True)
     assert (offered.name, list(offered.args)) == (NAME, ["query"])
     assert CITED in asyncio.run(offered.ainvoke({"query": QUERY}))
+
+
+def test_langgraph(tool: Callable[..., Any]) -> None:
+    """An agent calls both forms on an event loop, and the synchronous one without a loop, too."""
+    agents: Any = pytest.importorskip("langchain.agents")
+    from langchain_core.language_models import FakeMessagesListChatModel
+    from langchain_core.messages import AIMessage, BaseMessage
+
+    class Script(FakeMessagesListChatModel):
+        """A model that searches once."""
+
+        def bind_tools(self, tools: Any, **_: Any) -> Any:
+            return self
+
+    call = {"name": NAME, "args": {"query": QUERY}, "id": "1"}
+    steps: list[BaseMessage] = [AIMessage("", tool_calls=[call]), AIMessage("done")]
+    agent = agents.create_agent(Script(responses=steps), tools=[tool])
+    asked = {"messages": [("human", QUERY)]}
+    states = [asyncio.run(agent.ainvoke(asked))]
+    if not inspect.iscoroutinefunction(tool):
+        states.append(agent.invoke(asked))
+    for state in states:
+        assert CITED in state["messages"][2].content
 
 
 def test_claude_agent_sdk(index: Index) -> None:

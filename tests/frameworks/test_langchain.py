@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import pickle
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,12 +87,20 @@ class TestRetriever:
             found(mode="vector")
         with pytest.raises(TypeError, match="did you mean 'mode'"):
             found(mod="keyword")
+        with pytest.raises(TypeError, match="did you mean 'filters'"):
+            found(filter={"team": "day"})
+        with pytest.raises(TypeError, match="use one of k, filters, top_k, mode"):
+            found(where={"team": "day"})
 
     @pytest.mark.parametrize(
         ("fields", "error"),
         [
             ({"index": 1}, InvalidParameterError),
             ({"k": 0}, InvalidParameterError),
+            ({"k": 5000}, InvalidParameterError),
+            ({"mode": "mmr"}, InvalidParameterError),
+            ({"search_kwargs": {"score_threshold": 3}}, InvalidParameterError),
+            ({"search_kwargs": {"filter": {"team": "day"}}}, TypeError),
             ({"filters": {"a": {"$near": 1}}}, FilterError),
             ({"top": 3}, TypeError),
         ],
@@ -141,6 +150,35 @@ class TestRetriever:
         ]
         with again.index, retriever.index, pytest.raises(TypeError, match="path of the index"):
             pickle.dumps(RetrievalCoreRetriever(retriever.index))
+
+    def test_it_takes_the_documents_of_a_splitter(self, tmp_path: Path) -> None:
+        """A piece that a splitter makes twice is one chunk, and adding it again changes nothing."""
+        page = {"source": "mars.html", "title": "Mars", "page": 3}
+        pieces = [
+            Document("Mars is red.", metadata=page),
+            Document("A header."),
+            Document("Mars is red.", metadata=page),
+        ]
+        named = Document("Mars has two moons.", id="moons", metadata=page)
+        with open_index(tmp_path / "mars.db", config="lexical") as index:
+            retriever = RetrievalCoreRetriever(index, k=1)
+            ids = retriever.add_documents(iter(pieces))
+            assert ids[0] == ids[2] != ids[1]
+            assert asyncio.run(retriever.aadd_documents([*pieces, named])) == [*ids, "moons"]
+            assert [document.id for document in index.documents()] == [ids[1], "mars.html"]
+            (found,) = retriever.invoke("moons", filters={"page": 3})
+            assert (found.id, found.page_content) == ("moons", named.page_content)
+            assert found.metadata.items() >= page.items()
+            assert found.metadata["citation"] == "Doc: mars.html"  # lines of a piece aren't those of the file
+            with pytest.raises(InvalidParameterError, match="metadata values must be JSON"):
+                retriever.add_documents([Document("Today.", metadata={"when": date(2026, 1, 1)})])
+            assert index.delete("mars.html") == 2
+
+    def test_another_document_is_named_with_its_module(self, index: Index) -> None:
+        """Both classes are called Document."""
+        given: Any = [Document("Mars is red.")]
+        with pytest.raises(InvalidParameterError, match=r"langchain_core\S+Document"):
+            index.add_documents(given)
 
     def test_documents_say_what_failed(self, index: Index) -> None:
         """Of a search that fell back."""
@@ -220,6 +258,22 @@ class TestReranker:
         documents = [Document("Bread is baked."), Document(ANSWER)]
         (best,) = RetrievalCoreReranker(top_n=1).compress_documents(documents, QUERY)
         assert best.page_content == ANSWER
+
+    @pytest.mark.model
+    def test_a_document_without_text_is_last(self) -> None:
+        """For a query of one word, the model takes a blank page for the best."""
+        pytest.importorskip("onnxruntime", reason="the extra 'local' is not installed")
+        documents = [Document(" \n", metadata={"page": 0}), Document(ANSWER)]
+        first, last = RetrievalCoreReranker().compress_documents(documents, "moon")
+        assert (first.page_content, last.metadata["relevance_score"]) == (ANSWER, 0)
+
+    def test_it_can_be_pickled(self) -> None:
+        """After it was used, too."""
+        compressor = RetrievalCoreReranker([Backwards()], top_n=2)
+        best = compressor.compress_documents(GIVEN, QUERY)
+        again = pickle.loads(pickle.dumps(compressor))
+        assert again.compress_documents(GIVEN, QUERY) == best
+        assert pickle.loads(pickle.dumps(RetrievalCoreReranker(top_n=1))).top_n == 1
 
 
 def test_the_specifications_classes_of_langchain_work_with_it(index: Index) -> None:

@@ -21,9 +21,9 @@ from retrieval_core.adapters.local_models.work import needing_extra
 with needing_extra("haystack", "The retriever of Haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
 
-from retrieval_core.errors import FilterError, InvalidParameterError, checked_count
+from retrieval_core.errors import FilterError, InvalidParameterError
 from retrieval_core.integrations.hits import engine_of, metadata_of
-from retrieval_core.pipeline.options import condition_of
+from retrieval_core.pipeline.options import MAX_TOP_K, checked_number, condition_of
 from retrieval_core.pipeline.stages.format import shown_text
 from retrieval_core.types.filters import check_filter_depth, shown
 
@@ -61,7 +61,7 @@ class RetrievalCoreRetriever:
             saved only if it is a path.
         filters: Metadata filter that every document must match, in Haystack's form or that of the library. A filter of
             :meth:`run` replaces it.
-        top_k: Most documents, at least 1. Default: as configured, 10.
+        top_k: Most documents, 1 to 1000. Default: as configured, 10.
         mode: ``hybrid``, ``vector`` or ``keyword``. Default: as configured.
 
     Raises:
@@ -80,7 +80,7 @@ class RetrievalCoreRetriever:
         as_filter(filters)
         self.index = engine_of(index)
         self.filters = filters
-        self.top_k = None if top_k is None else checked_count(top_k, "top_k")
+        self.top_k = None if top_k is None else checked_number("top_k", top_k, MAX_TOP_K)
         self.mode: SearchMode | None = mode
         self._path = str(index) if isinstance(index, (str, Path)) else None
 

@@ -10,9 +10,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core.adapters.local_models.work import needing_extra
 
@@ -27,15 +30,23 @@ from retrieval_core.config import RerankerConfig, RetrievalConfig
 from retrieval_core.errors import InvalidParameterError, checked_count
 from retrieval_core.integrations.hits import engine_of, metadata_of
 from retrieval_core.pipeline.lifecycle import Calls, reranker_chain
-from retrieval_core.pipeline.options import check_names, condition_of
+from retrieval_core.pipeline.options import (
+    MAX_TOP_K,
+    QueryOptions,
+    check_names,
+    checked_number,
+    checked_values,
+    condition_of,
+)
 from retrieval_core.pipeline.stages.format import shown_text
 from retrieval_core.pipeline.stages.rerank import rerank
 from retrieval_core.run.outcomes import raise_faults
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Chunk, Hit, Scores
+from retrieval_core.types.documents import freeze_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_core.callbacks import (
         AsyncCallbackManagerForRetrieverRun,
@@ -49,6 +60,7 @@ if TYPE_CHECKING:
     from retrieval_core.types import RetrievalResult, SearchMode
 
 logger = logging.getLogger("retrieval_core")
+_OPTIONS = ("k", "filters", *QueryOptions.__annotations__)
 
 
 class RetrievalCoreRetriever(BaseRetriever):
@@ -64,16 +76,16 @@ class RetrievalCoreRetriever(BaseRetriever):
 
     Args:
         index: An open index, or several of :func:`retrieval_core.open_indexes`; or the path of one.
-        k: Most documents, at least 1. Default: as configured, 10.
+        k: Most documents, 1 to 1000. Default: as configured, 10.
         filters: Metadata filter that every document must match, such as ``{"year": {"$gte": 2024}}``.
         mode: ``hybrid``, ``vector`` or ``keyword``. Default: as configured.
         search_kwargs: Further options of each query; see :class:`~retrieval_core.pipeline.options.QueryOptions`.
         fields: ``name``, ``tags`` and ``metadata`` of LangChain.
 
     Raises:
-        InvalidParameterError: ``index`` is neither an index nor a path, or ``k`` is out of range.
+        InvalidParameterError: ``index`` is neither an index nor a path, or ``k`` or an option is invalid.
         FilterError: The filter is invalid.
-        TypeError: There is no such field.
+        TypeError: There is no such field or option.
     """
 
     index: Any
@@ -95,11 +107,35 @@ class RetrievalCoreRetriever(BaseRetriever):
     ) -> None:
         check_names(fields, tuple(type(self).model_fields))
         if k is not None:
-            checked_count(k, "k")
-        condition_of(filters)
+            checked_number("k", k, MAX_TOP_K)
         own = {"k": k, "filters": filters, "mode": mode, "search_kwargs": search_kwargs or {}}
         super().__init__(index=engine_of(index), **own, **fields)  # pyright: ignore[reportCallIssue] - pydantic's
         self._path = index if isinstance(index, (str, Path)) else None
+        options: dict[str, Any] = self._options({})
+        condition_of(options.pop("filters"))
+        checked_values(cast("QueryOptions", options))
+
+    def add_documents(self, documents: Iterable[Document]) -> list[str]:
+        """Add documents of a loader or a splitter to the index: all of them or none. Return their IDs.
+
+        Each becomes a chunk and replaces the chunk with the same ID, so split long ones first. The ID is the document's
+        ``id`` or, without one, a hash of its text and metadata. Documents with one ``source`` are one document of the
+        index: ``retriever.index.delete("moon.md")`` removes them.
+
+        Raises:
+            InvalidParameterError: Metadata is not JSON.
+            EmbeddingError: A text could not be embedded.
+            StoreError: The index can't be written.
+        """
+        ids, chunks = _as_chunks(documents)
+        self.index.add(chunks)
+        return ids
+
+    async def aadd_documents(self, documents: Iterable[Document]) -> list[str]:
+        """Add documents of a loader or a splitter to the index, as :meth:`add_documents`. Return their IDs."""
+        ids, chunks = _as_chunks(documents)
+        await self.index.aadd(chunks)
+        return ids
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
@@ -114,6 +150,7 @@ class RetrievalCoreRetriever(BaseRetriever):
         return _documents(await self.index.aretrieve(query, **self._options(options)))
 
     def _options(self, given: dict[str, Any]) -> dict[str, Any]:
+        check_names({**self.search_kwargs, **given}, _OPTIONS)
         own = {"top_k": self.k, "filters": self.filters, "mode": self.mode, **self.search_kwargs, **given}
         if (k := own.pop("k", None)) is not None:
             own["top_k"] = k
@@ -138,6 +175,24 @@ def _documents(result: RetrievalResult) -> list[Document]:
     return [Document(id=hit.id, page_content=shown_text(hit), metadata=metadata_of(hit, result)) for hit in result.hits]
 
 
+def _as_chunks(documents: Iterable[Document]) -> tuple[list[str], list[Chunk]]:
+    """Return the ID of each document, and a chunk for each ID: splitters may make one twice."""
+    chunks = [_as_chunk(document) for document in documents]
+    return [chunk.id for chunk in chunks], list({chunk.id: chunk for chunk in chunks}.values())
+
+
+def _as_chunk(document: Document) -> Chunk:
+    text, metadata = document.page_content, freeze_metadata(document.metadata)
+    name = document.id or sha256(json.dumps([text, metadata], sort_keys=True).encode()).hexdigest()[:32]
+    source = _text_field(document, "source")
+    return Chunk(name, source or name, text, title=_text_field(document, "title"), source=source, metadata=metadata)
+
+
+def _text_field(document: Document, name: str) -> str | None:
+    value = document.metadata.get(name)
+    return value if isinstance(value, str) and value else None
+
+
 class RetrievalCoreReranker(BaseDocumentCompressor):
     """Put documents of any retriever into a better order, and keep the best.
 
@@ -156,17 +211,22 @@ class RetrievalCoreReranker(BaseDocumentCompressor):
     """
 
     top_n: int | None = 3
+    _given: Any = PrivateAttr()
     _chain: tuple[Any, ...] = PrivateAttr()
     _calls: Calls = PrivateAttr()
 
     def __init__(self, reranker: Reranker | Sequence[Reranker] | None = None, *, top_n: int | None = 3) -> None:
-        if reranker is None:
-            reranker = ExcerptReranker(LocalCrossEncoder(), Analyzer())
-        if not (chain := reranker_chain(reranker)):
+        if not (
+            chain := reranker_chain(ExcerptReranker(LocalCrossEncoder(), Analyzer()) if reranker is None else reranker)
+        ):
             msg = "there is no reranker in the sequence; leave it out for the local cross-encoder"
             raise InvalidParameterError(msg)
         super().__init__(top_n=None if top_n is None else checked_count(top_n, "top_n"))  # pyright: ignore[reportCallIssue]
-        self._chain, self._calls = chain, Calls(RetrievalConfig())
+        self._given, self._chain, self._calls = reranker, chain, Calls(RetrievalConfig())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments; the local model is loaded again."""
+        return partial(type(self), self._given, top_n=self.top_n), ()
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -189,9 +249,8 @@ class RetrievalCoreReranker(BaseDocumentCompressor):
 
 
 def _as_hit(document: Document, number: int) -> Hit:
-    title = document.metadata.get("title")
     name = str(number)
-    return Hit(Chunk(name, name, document.page_content, title=title if isinstance(title, str) else None), 0.0, Scores())
+    return Hit(Chunk(name, name, document.page_content, title=_text_field(document, "title")), 0.0, Scores())
 
 
 def _with_score(document: Document, score: float | None) -> Document:

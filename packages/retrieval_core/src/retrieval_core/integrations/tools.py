@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from retrieval_core.errors import InvalidParameterError, QueryValidationError, checked_count
 from retrieval_core.integrations.hits import engine_of
-from retrieval_core.pipeline.options import QueryOptions, condition_of, query_options
+from retrieval_core.pipeline.options import (
+    MAX_TOP_K,
+    QueryOptions,
+    checked_number,
+    checked_values,
+    condition_of,
+    query_options,
+)
 from retrieval_core.types.results import AS_DATA
 
 if TYPE_CHECKING:
@@ -80,7 +87,8 @@ def as_tool(
         **options: Options of each query; see :class:`~retrieval_core.pipeline.options.QueryOptions`.
 
     Raises:
-        InvalidParameterError: ``index`` is neither an index nor a path, or ``name`` or ``max_tokens`` is invalid.
+        InvalidParameterError: ``index`` is neither an index nor a path, or ``name``, ``max_tokens`` or an option is
+            invalid.
         FilterError: The filter is invalid.
         ConfigurationError: The settings of the index are wrong, or there is no token counter.
         TypeError: There is no such option.
@@ -95,7 +103,9 @@ def as_tool(
         msg = f"name must be the name of a function, such as search_notes, got {name!r:.80}"
         raise InvalidParameterError(msg)
     engine, condition = engine_of(index), condition_of(filters)
-    budget, options = checked_count(max_tokens, "max_tokens"), query_options(options)
+    budget, options = checked_count(max_tokens, "max_tokens"), checked_values(query_options(options))
+    if (top_k := options.get("top_k")) is not None:
+        checked_number("top_k", top_k, MAX_TOP_K)
     _ = engine.token_counter  # if there is none, an agent shouldn't be the first to learn it
 
     def search(query: str) -> str:

@@ -148,7 +148,8 @@ def check_names(options: Mapping[str, Any], known: Collection[str]) -> None:
     for name in options:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            msg = f"unexpected keyword argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            advice = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
+            msg = f"unexpected keyword argument {name!r}; {advice}"
             raise TypeError(msg)
 
 
