@@ -2,59 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
-from mcp import Client
 from retrieval_core import Chunk, Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
-from retrieval_core.service.served import ServedIndex, ServedIndexes
+from retrieval_core.service.served import ServedIndexes
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core_mcp import ServerSettings, create_server
+from support.mcp_server import served
+from support.mcp_tools import asked, one
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def words(text: str) -> int:
-    """A token counter that needs nothing installed."""
-    return len(text.split())
-
-
-def served(config: RetrievalConfig, name: str = "documents", **settings: Any) -> ServedIndex:
-    """Return an index that counts words."""
-    return ServedIndex(
-        name, config, embedder=FakeEmbedder(), open_index=partial(open_index, token_counter=words), **settings
-    )
-
-
-def asked(indexes: ServedIndexes, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Return the answers to some calls; the client checks them against the tools' schemas."""
-    settings = ServerSettings(retrieval=indexes.named(None).config, tools=("all",), structured=True)
-
-    async def conversation() -> list[Any]:
-        async with Client(create_server(settings, indexes)) as client:
-            await client.list_tools()
-            return [await client.call_tool(tool, arguments) for tool, arguments in calls]
-
-    return asyncio.run(conversation())
-
-
-def one(indexes: ServedIndexes, tool: str, **arguments: Any) -> Any:
-    (answer,) = asked(indexes, (tool, arguments))
-    return answer
-
-
-@pytest.fixture
-def library(config: RetrievalConfig) -> ServedIndexes:
-    return ServedIndexes(served(config))
 
 
 def test_a_context_keeps_within_its_budget(library: ServedIndexes) -> None:

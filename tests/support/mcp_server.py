@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from retrieval_core import Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
+from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.processes import EVERYTHING, as_at_a_terminal
 
@@ -48,6 +50,18 @@ def fill(path: Path) -> None:
         index.add_documents(documents)
 
 
+def words(text: str) -> int:
+    """A token counter that needs nothing installed."""
+    return len(text.split())
+
+
+def served(config: RetrievalConfig, name: str = "documents", **settings: Any) -> ServedIndex:
+    """Return an index that counts words."""
+    return ServedIndex(
+        name, config, embedder=FakeEmbedder(), open_index=partial(open_index, token_counter=words), **settings
+    )
+
+
 @pytest.fixture(scope="session")
 def index_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index that no test writes to."""
@@ -69,6 +83,11 @@ def config(index_file: Path) -> RetrievalConfig:
     """The configuration of the filled index with the fake embedder."""
     embedder = EmbedderConfig(kind="retrieval_core.testing.fakes:FakeEmbedder")
     return RetrievalConfig(index=str(index_file), embedder=embedder)
+
+
+@pytest.fixture
+def library(config: RetrievalConfig) -> ServedIndexes:
+    return ServedIndexes(served(config))
 
 
 class Child:

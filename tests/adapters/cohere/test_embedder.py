@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,26 +19,21 @@ from retrieval_core.config import load_config
 from retrieval_core.errors import ConfigurationError, InvalidParameterError, ServiceError
 from retrieval_core.testing.embedder_kit import EmbedderConformance
 from support.building import build_embedder
+from support.closing_embedder import ClosesConnections
 from support.cohere_service import EMBEDDING_MODELS, KEY, CohereService, vector_of
 from support.cohere_support import MODEL, embedder_of, run
 from support.wire_server import Changed, Response, Status, WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from retrieval_core.ports import Embedder
-    from retrieval_core.types import Matrix, Vector
+    from retrieval_core.types import Matrix
 
 
 @pytest.fixture
 def service() -> CohereService:
     return CohereService(dimensions={"mine": 8})
-
-
-@pytest.fixture
-def server(service: CohereService) -> Iterator[WireServer]:
-    with WireServer(service) as running:
-        yield running
 
 
 def passages(*texts: str, dimension: int = 1024) -> Matrix:
@@ -216,33 +211,11 @@ def server_of_examples() -> Iterator[WireServer]:
         yield running
 
 
-class ClosingEmbedder(CohereEmbedder):
-    """Closes its connections after the last call of each event loop, since the kit runs many loops."""
-
-    def __init__(self, server: WireServer) -> None:
-        super().__init__(model=MODEL, api_key=KEY, base_url=server.url)
-        self._running = 0
-
-    async def embed_query(self, text: str) -> Vector:
-        return await self._closing(super().embed_query(text))
-
-    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
-        return await self._closing(super().embed_queries(texts))
-
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        return await self._closing(super().embed_texts(texts))
-
-    async def _closing(self, work: Coroutine[Any, Any, Any]) -> Any:
-        self._running += 1
-        try:
-            return await work
-        finally:
-            self._running -= 1
-            if not self._running:
-                await self.aclose()
+class ClosingEmbedder(ClosesConnections, CohereEmbedder):
+    pass
 
 
 class TestConformance(EmbedderConformance):
     @pytest.fixture
     def embedder(self, server: WireServer) -> Embedder:
-        return ClosingEmbedder(server)
+        return ClosingEmbedder(model=MODEL, api_key=KEY, base_url=server.url)

@@ -29,8 +29,6 @@ from support.wire_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from retrieval_core.types import Vector
     from support.wire_server import Fault
 
@@ -38,12 +36,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def service() -> CohereService:
     return CohereService(dimensions={"mine": 2})
-
-
-@pytest.fixture
-def server(service: CohereService) -> Iterator[WireServer]:
-    with WireServer(service) as running:
-        yield running
 
 
 def embeddings(value: Any) -> Fault:

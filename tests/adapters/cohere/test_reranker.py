@@ -29,7 +29,7 @@ from support.wire_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from retrieval_core.ports import Reranker, RerankScores
     from support.wire_server import Fault
@@ -41,12 +41,6 @@ QUESTION = "how many people live in Berlin"
 @pytest.fixture
 def service() -> CohereService:
     return CohereService()
-
-
-@pytest.fixture
-def server(service: CohereService) -> Iterator[WireServer]:
-    with WireServer(service) as running:
-        yield running
 
 
 def reranker_of(server: WireServer, **settings: Any) -> CohereReranker:

@@ -31,7 +31,7 @@ from support.wire_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from retrieval_core.types import Vector
     from support.wire_server import Fault
@@ -40,12 +40,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def service() -> OpenAIService:
     return OpenAIService(dimensions={"nomic-embed-text": 768, "mine": 8})
-
-
-@pytest.fixture
-def server(service: OpenAIService) -> Iterator[WireServer]:
-    with WireServer(service) as running:
-        yield running
 
 
 def no_such_dimension(response: Response) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from retrieval_core.errors import (
     ServiceError,
 )
 from retrieval_core.testing.embedder_kit import EmbedderConformance
+from support.closing_embedder import ClosesConnections
 from support.openai_service import KEY, OpenAIService
 from support.openai_support import MODEL, embedder_of, expected, run
 from support.wire_server import (
@@ -25,21 +26,12 @@ from support.wire_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
-
     from retrieval_core.ports import Embedder
-    from retrieval_core.types import Matrix, Vector
 
 
 @pytest.fixture
 def service() -> OpenAIService:
     return OpenAIService(dimensions={"nomic-embed-text": 768, "mine": 8})
-
-
-@pytest.fixture
-def server(service: OpenAIService) -> Iterator[WireServer]:
-    with WireServer(service) as running:
-        yield running
 
 
 def test_a_query_is_one_request(server: WireServer) -> None:
@@ -189,33 +181,11 @@ def test_texts_for_other_models_go_as_they_are(server: WireServer) -> None:
     assert [len(text) for text in server.requests[0].json()["input"]] == [100_000, 300_000]
 
 
-class ClosingEmbedder(OpenAIEmbedder):
-    """Closes its connections after the last call of each event loop, since the kit runs many loops."""
-
-    def __init__(self, server: WireServer) -> None:
-        super().__init__(MODEL, api_key=KEY, base_url=f"{server.url}/v1")
-        self._running = 0
-
-    async def embed_query(self, text: str) -> Vector:
-        return await self._closing(super().embed_query(text))
-
-    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
-        return await self._closing(super().embed_queries(texts))
-
-    async def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        return await self._closing(super().embed_texts(texts))
-
-    async def _closing(self, work: Coroutine[Any, Any, Any]) -> Any:
-        self._running += 1
-        try:
-            return await work
-        finally:
-            self._running -= 1
-            if not self._running:
-                await self.aclose()
+class ClosingEmbedder(ClosesConnections, OpenAIEmbedder):
+    pass
 
 
 class TestConformance(EmbedderConformance):
     @pytest.fixture
     def embedder(self, server: WireServer) -> Embedder:
-        return ClosingEmbedder(server)
+        return ClosingEmbedder(MODEL, api_key=KEY, base_url=f"{server.url}/v1")

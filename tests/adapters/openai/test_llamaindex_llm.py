@@ -25,7 +25,7 @@ from support.openai_service import KEY, OpenAIService
 from support.wire_server import Status, WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 QUESTION = CompletionRequest((Message("system", "be brief"), Message("user", "one two three")))
 
@@ -33,12 +33,6 @@ QUESTION = CompletionRequest((Message("system", "be brief"), Message("user", "on
 @pytest.fixture
 def service() -> OpenAIService:
     return OpenAIService()
-
-
-@pytest.fixture
-def server(service: OpenAIService) -> Iterator[WireServer]:
-    with WireServer(service) as running:
-        yield running
 
 
 def model_of(server: WireServer, model: str = "gpt-4.1-mini", key: str = KEY, **settings: Any) -> OpenAI:

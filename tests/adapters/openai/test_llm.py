@@ -38,7 +38,7 @@ from support.wire_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from retrieval_core.ports import LLM
     from support.wire_server import Fault
@@ -50,12 +50,6 @@ JUDGE = replace(QUESTION, schema=SCHEMA)
 @pytest.fixture
 def service() -> OpenAIService:
     return OpenAIService()
-
-
-@pytest.fixture
-def server(service: OpenAIService) -> Iterator[WireServer]:
-    with WireServer(service) as running:
-        yield running
 
 
 async def pieces_of(llm: LLM, request: CompletionRequest = QUESTION) -> list[str]:

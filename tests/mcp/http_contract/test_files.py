@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 
 from retrieval_core.errors import EmbeddingError
 from retrieval_core.testing.fakes import FakeEmbedder
+from support.http_files import events_of_file, send_file
 from support.http_service import hashed, opened, serving
 
 if TYPE_CHECKING:
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
 FOLDER = "uploads"
 MARS = b"# Mars\n\nMars has two moons, Phobos and Deimos.\n"
-
-
-async def send(service: Service, name: str, content: bytes, token: str | None = None, **more: str) -> Any:
-    headers = {"content-type": "application/octet-stream", **more}
-    return await service.ask("POST", "/v1/files", token, params={"name": name}, content=content, headers=headers)
-
-
-async def events(service: Service, name: str, content: bytes) -> list[dict[str, Any]]:
-    answer = await send(service, name, content)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    blocks = [block.splitlines() for block in answer.text.strip().split("\n\n")]
-    told = [json.loads(block[1].removeprefix("data: ")) for block in blocks]
-    assert [block[0] for block in blocks] == [f"event: {each['type']}" for each in told]
-    return told
 
 
 async def found(service: Service, question: str) -> list[str]:
@@ -51,7 +36,7 @@ def below(folder: Path) -> list[Path]:
 
 def test_a_file_is_received_indexed_and_found(served: Served, tmp_path: Path) -> None:
     async def check(service: Service) -> None:
-        told = await events(service, "mars.md", MARS)
+        told = await events_of_file(service, "mars.md", MARS)
         assert told[0] == {"type": "received", "name": "mars.md", "source": f"{FOLDER}/mars.md", "bytes": len(MARS)}
         assert told[1] == {"type": "progress", "passages": 1, "embedded": 0, "to_embed": 0}
         assert told[-1] == {
@@ -62,8 +47,8 @@ def test_a_file_is_received_indexed_and_found(served: Served, tmp_path: Path) ->
         assert (tmp_path / FOLDER / "mars.md").read_bytes() == MARS
         valid = await service.ask("POST", f"/v1/chunks/{FOLDER}%2Fmars.md%230/validate")
         assert valid.json()["validation_passed"] is True
-        assert (await events(service, "mars.md", MARS))[-1]["unchanged"] == 1
-        assert (await events(service, "mars.md", MARS + b"It is red.\n"))[-1]["updated"] == 1
+        assert (await events_of_file(service, "mars.md", MARS))[-1]["unchanged"] == 1
+        assert (await events_of_file(service, "mars.md", MARS + b"It is red.\n"))[-1]["updated"] == 1
         assert [file.name for file in (tmp_path / FOLDER).iterdir()] == ["mars.md"]
 
     served(check, allow_writes=True)
@@ -78,13 +63,13 @@ def test_what_cannot_be_read_says_why_and_leaves_the_former_file(served: Served,
             ("notes", b"text", "it has no suffix"),
             ("blank.md", b"  \n", "it contains no text"),
         ):
-            last = (await events(service, name, content))[-1]
+            last = (await events_of_file(service, name, content))[-1]
             assert (last["type"], last["name"]) == ("failed", name)
             assert reason in last["reason"]
             assert str(tmp_path) not in last["reason"]
         assert list((tmp_path / FOLDER).iterdir()) == []
-        await events(service, "mars.md", MARS)
-        assert (await events(service, "mars.md", b" "))[-1]["type"] == "failed"
+        await events_of_file(service, "mars.md", MARS)
+        assert (await events_of_file(service, "mars.md", b" "))[-1]["type"] == "failed"
         assert (tmp_path / FOLDER / "mars.md").read_bytes() == MARS
         assert f"{FOLDER}/mars.md#0" in await found(service, "moons of Mars")
 
@@ -95,11 +80,11 @@ def test_a_model_that_is_down_leaves_the_former_file(served: Served, tmp_path: P
     """What was indexed and what is kept stay the same; nothing else lies about."""
 
     async def check(service: Service) -> None:
-        await events(service, "mars.md", MARS)
+        await events_of_file(service, "mars.md", MARS)
         embedder = (await service.indexes.named(None).index()).embedder
         assert isinstance(embedder, FakeEmbedder)
         embedder.failure = EmbeddingError("the model is down")
-        last = (await events(service, "mars.md", b"# Venus\n\nAnother planet.\n"))[-1]
+        last = (await events_of_file(service, "mars.md", b"# Venus\n\nAnother planet.\n"))[-1]
         embedder.failure = None
         assert last == {
             "type": "failed",
@@ -107,7 +92,7 @@ def test_a_model_that_is_down_leaves_the_former_file(served: Served, tmp_path: P
             "reason": "its chunks could not be embedded: the model is down",
         }
         assert [file.read_bytes() for file in below(tmp_path / FOLDER)] == [MARS]
-        assert (await events(service, "mars.md", MARS))[-1]["unchanged"] == 1
+        assert (await events_of_file(service, "mars.md", MARS))[-1]["unchanged"] == 1
 
     served(check, allow_writes=True)
 
@@ -115,7 +100,7 @@ def test_a_model_that_is_down_leaves_the_former_file(served: Served, tmp_path: P
 def test_several_at_once(served: Served) -> None:
     async def check(service: Service) -> None:
         names = [f"note {number}.md" for number in range(4)]
-        told = await asyncio.gather(*(events(service, name, b"# N\n\n" + name.encode()) for name in names))
+        told = await asyncio.gather(*(events_of_file(service, name, b"# N\n\n" + name.encode()) for name in names))
         assert {each[-1]["type"] for each in told} == {"done"}
         assert {f"{FOLDER}/{name}#0" for name in names} <= set(await found(service, "note"))
 
@@ -128,7 +113,7 @@ def test_several_at_once(served: Served) -> None:
 def test_a_name_cannot_leave_its_folder(served: Served, tmp_path: Path, name: str) -> None:
     async def check(service: Service) -> None:
         before = below(tmp_path)
-        answer = await send(service, name, MARS)
+        answer = await send_file(service, name, MARS)
         assert answer.status_code == 400
         assert "name must" in answer.json()["errors"][0]
         assert below(tmp_path) == before
@@ -138,9 +123,9 @@ def test_a_name_cannot_leave_its_folder(served: Served, tmp_path: Path, name: st
 
 def test_what_is_refused_before_anything_is_kept(served: Served, tmp_path: Path) -> None:
     async def check(service: Service) -> None:
-        assert (await send(service, "mars.md", b"m" * 101)).status_code == 413
-        assert (await send(service, "mars.md", b"")).status_code == 400
-        assert (await send(service, "mars.md", MARS, **{"content-type": "text/markdown"})).status_code == 415
+        assert (await send_file(service, "mars.md", b"m" * 101)).status_code == 413
+        assert (await send_file(service, "mars.md", b"")).status_code == 400
+        assert (await send_file(service, "mars.md", MARS, **{"content-type": "text/markdown"})).status_code == 415
         assert (await service.ask("POST", "/v1/files?name=a.md&index=none", content=b"a")).status_code == 404
         assert (await service.ask("POST", "/v1/files", content=b"a")).status_code == 400
         assert not any((tmp_path / FOLDER).glob("*"))
@@ -152,7 +137,7 @@ def test_a_service_that_cannot_keep_files_says_so(served: Served, tmp_path: Path
     (tmp_path / FOLDER).write_bytes(b"no folder")
 
     async def check(service: Service) -> None:
-        answer = await send(service, "mars.md", MARS)
+        answer = await send_file(service, "mars.md", MARS)
         assert answer.status_code == 501
         assert answer.json()["errors"] == [
             f"the service cannot keep files: its folder {FOLDER} cannot be written (File exists)"
@@ -166,33 +151,33 @@ def test_files_leave_half_of_the_places_to_those_who_ask(served: Served) -> None
 
     async def check(service: Service) -> None:
         names = [f"{number}.md" for number in range(6)]
-        sent = await asyncio.gather(*(send(service, name, MARS) for name in names))
+        sent = await asyncio.gather(*(send_file(service, name, MARS) for name in names))
         assert sorted(answer.status_code for answer in sent) == [200, 200, 200, 503, 503, 503]
         refused = next(answer for answer in sent if answer.status_code == 503)
         assert "too many files are on their way" in refused.json()["errors"][0]
         assert refused.headers["retry-after"] == "1"
-        assert [(await send(service, name, b"")).status_code for name in names] == [400] * 6
-        assert (await events(service, "mars.md", MARS))[-1]["type"] == "done"
+        assert [(await send_file(service, name, b"")).status_code for name in names] == [400] * 6
+        assert (await events_of_file(service, "mars.md", MARS))[-1]["type"] == "done"
 
     served(check, allow_writes=True, max_requests=6)
 
 
 def test_only_who_may_write_sends_files(served: Served, tmp_path: Path) -> None:
     async def check(service: Service) -> None:
-        assert (await send(service, "mars.md", MARS, "tenant")).status_code == 403
+        assert (await send_file(service, "mars.md", MARS, "tenant")).status_code == 403
         assert "files" not in (await service.ask("GET", "/v1/indexes", "tenant")).json()
         assert not (tmp_path / FOLDER).exists()
         accepted = (await service.ask("GET", "/v1/indexes", "all")).json()["files"]
         assert {".md", ".pdf", ".pptx"} <= set(accepted["suffixes"])
         assert accepted["max_bytes"] == 67_108_864
-        assert (await send(service, "mars.md", MARS, "all")).status_code == 200
+        assert (await send_file(service, "mars.md", MARS, "all")).status_code == 200
 
     served(check, allow_writes=True, tokens=(hashed("all"), hashed("tenant", "a")))
 
 
 def test_a_service_that_reads_takes_none(served: Served) -> None:
     async def check(service: Service) -> None:
-        assert (await send(service, "mars.md", MARS)).status_code == 403
+        assert (await send_file(service, "mars.md", MARS)).status_code == 403
         assert "files" not in (await service.ask("GET", "/v1/indexes")).json()
 
     served(check)
@@ -204,7 +189,7 @@ def test_a_folder_of_that_name_is_not_replaced(served: Served, tmp_path: Path) -
     kept.write_bytes(MARS)
 
     async def check(service: Service) -> None:
-        answer = await send(service, "notes.md", MARS)
+        answer = await send_file(service, "notes.md", MARS)
         assert answer.status_code == 400
         assert "must not be that of a folder, got notes.md" in answer.json()["errors"][0]
         assert below(tmp_path / FOLDER) == [kept.parent, kept]
@@ -220,7 +205,7 @@ def test_a_link_of_that_name_is_replaced_and_not_followed(served: Served, tmp_pa
     (tmp_path / FOLDER / "mars.md").symlink_to(elsewhere)
 
     async def check(service: Service) -> None:
-        assert (await events(service, "mars.md", MARS))[-1]["type"] == "done"
+        assert (await events_of_file(service, "mars.md", MARS))[-1]["type"] == "done"
         assert elsewhere.read_bytes() == b"# Own\n"
         assert not (tmp_path / FOLDER / "mars.md").is_symlink()
 
@@ -231,12 +216,12 @@ def test_letters_with_accents_are_one_name_however_they_are_composed(served: Ser
     composed, decomposed = "M\u00fcller.md", "Mu\u0308ller.md"
 
     async def check(service: Service) -> None:
-        assert (await events(service, decomposed, MARS))[0]["source"] == f"{FOLDER}/{composed}"
-        assert (await events(service, composed, MARS))[-1]["unchanged"] == 1
+        assert (await events_of_file(service, decomposed, MARS))[0]["source"] == f"{FOLDER}/{composed}"
+        assert (await events_of_file(service, composed, MARS))[-1]["unchanged"] == 1
         for name in (composed, decomposed):
             listed = (await service.ask("GET", "/v1/documents", params={"name": name})).json()
             assert [each["id"] for each in listed["documents"]] == [f"{FOLDER}/{composed}"]
-        long = await send(service, "\u6708" * 100, MARS)
+        long = await send_file(service, "\u6708" * 100, MARS)
         assert long.status_code == 400
         assert "got 100 and 300" in long.json()["errors"][0]
 

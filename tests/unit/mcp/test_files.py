@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,26 +13,12 @@ pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pi
 from retrieval_core.ingest import reading
 from retrieval_core.ingest.isolated import read_isolated
 from retrieval_core.service.uploads import FOLDER
+from support.http_files import events_of_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.http_service import Served, Service
-
-
-async def send(service: Service, name: str, content: bytes, token: str | None = None, **more: str) -> Any:
-    headers = {"content-type": "application/octet-stream", **more}
-    return await service.ask("POST", "/v1/files", token, params={"name": name}, content=content, headers=headers)
-
-
-async def events(service: Service, name: str, content: bytes) -> list[dict[str, Any]]:
-    answer = await send(service, name, content)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    blocks = [block.splitlines() for block in answer.text.strip().split("\n\n")]
-    told = [json.loads(block[1].removeprefix("data: ")) for block in blocks]
-    assert [block[0] for block in blocks] == [f"event: {each['type']}" for each in told]
-    return told
 
 
 def test_a_table_that_breaks_off_leaves_the_rows_of_the_former(
@@ -60,7 +45,7 @@ def test_a_table_that_breaks_off_leaves_the_rows_of_the_former(
 
         with monkeypatch.context() as patched:
             patched.setattr(reading, "read_isolated", first_breaks_off)
-            told = await events(service, name, b"text\nbroken\n")
+            told = await events_of_file(service, name, b"text\nbroken\n")
         assert any(event["type"] == "progress" for event in told)
         assert "its reader broke down" in told[-1]["reason"]
 
@@ -70,14 +55,14 @@ def test_a_table_that_breaks_off_leaves_the_rows_of_the_former(
     async def check(service: Service) -> None:
         await breaking_off(service, "planets.csv")
         assert await listed(service) == []
-        await events(service, "planets.csv", rows)
+        await events_of_file(service, "planets.csv", rows)
         before = await listed(service)
         assert len(before) == 300
         await breaking_off(service, "planets.csv")
         assert await listed(service) == before
         first = await service.ask("GET", f"/v1/documents/{FOLDER}%2Fplanets.csv%231")
         assert "A moon of Mars." in first.json()["text"]
-        assert (await events(service, "planets.csv", rows))[-1]["unchanged"] == 300
+        assert (await events_of_file(service, "planets.csv", rows))[-1]["unchanged"] == 300
         assert (tmp_path / FOLDER / "planets.csv").read_bytes() == rows
 
     served(check, allow_writes=True)

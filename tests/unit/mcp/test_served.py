@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
-from mcp import Client
 from retrieval_core import Document, open_index
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.errors import ConfigurationError
@@ -19,48 +18,16 @@ from retrieval_core.service.searching import SearchIndexRequest, search
 from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core_mcp import ServerSettings, create_server, serve_indexes
+from retrieval_core_mcp import ServerSettings, serve_indexes
 from retrieval_core_mcp.peek import peek
 from retrieval_core_mcp.tools.calling import Tools
+from support.mcp_server import served, words
+from support.mcp_tools import one
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core import Index
-
-
-def words(text: str) -> int:
-    """A token counter that needs nothing installed."""
-    return len(text.split())
-
-
-def served(config: RetrievalConfig, name: str = "documents", **settings: Any) -> ServedIndex:
-    """Return an index that counts words."""
-    return ServedIndex(
-        name, config, embedder=FakeEmbedder(), open_index=partial(open_index, token_counter=words), **settings
-    )
-
-
-def asked(indexes: ServedIndexes, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Return the answers to some calls; the client checks them against the tools' schemas."""
-    settings = ServerSettings(retrieval=indexes.named(None).config, tools=("all",), structured=True)
-
-    async def conversation() -> list[Any]:
-        async with Client(create_server(settings, indexes)) as client:
-            await client.list_tools()
-            return [await client.call_tool(tool, arguments) for tool, arguments in calls]
-
-    return asyncio.run(conversation())
-
-
-def one(indexes: ServedIndexes, tool: str, **arguments: Any) -> Any:
-    (answer,) = asked(indexes, (tool, arguments))
-    return answer
-
-
-@pytest.fixture
-def library(config: RetrievalConfig) -> ServedIndexes:
-    return ServedIndexes(served(config))
 
 
 def test_clients_that_read_texts_as_json_get_them_so(config: RetrievalConfig) -> None:

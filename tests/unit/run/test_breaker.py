@@ -19,16 +19,9 @@ from retrieval_core.testing.clock import FakeClock
 from support.examples import times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 DOWN = ServiceConnectionError("connection refused")
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPool]:
-    pool = ThreadPool("test-breaker", threads=1)
-    yield pool
-    pool.close()
 
 
 async def answer() -> str:

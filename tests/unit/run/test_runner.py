@@ -35,14 +35,7 @@ from retrieval_core.types import FailedAttempt, StageRecord
 from support.plugins import Panic, UnspeakableError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPool]:
-    pool = ThreadPool("test-plugins", threads=1)
-    yield pool
-    pool.close()
+    from collections.abc import Awaitable, Callable
 
 
 async def hang() -> None:

@@ -13,14 +13,7 @@ from retrieval_core.run.threads import ThreadPool
 from retrieval_core.testing.clock import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPool]:
-    pool = ThreadPool("test-streams", threads=1)
-    yield pool
-    pool.close()
+    pass
 
 
 def test_a_stream_that_breaks_off_counts_for_the_breaker(pool: ThreadPool) -> None:

@@ -19,17 +19,10 @@ from retrieval_core.testing.clock import FakeClock
 from support.examples import times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 SETTING = "timeouts.embedding"
 TIMEOUTS = {"embed": (30.0, SETTING)}
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPool]:
-    pool = ThreadPool("test-plugins", threads=1)
-    yield pool
-    pool.close()
 
 
 async def hang() -> None:
