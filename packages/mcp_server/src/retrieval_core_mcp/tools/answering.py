@@ -8,6 +8,8 @@ from pydantic import Field
 
 from retrieval_core.service.searching import AnswerRequest, ContextRequest
 from retrieval_core.service.service_context import WHOLE
+from retrieval_core.types import format_citation
+from retrieval_core.types.escapes import escape_text
 from retrieval_core_mcp.fitting import clean, in_one_line, shorten
 from retrieval_core_mcp.tools.fit import Shrink
 from retrieval_core_mcp.tools.names import LONGEST_NAME
@@ -78,8 +80,6 @@ class AnswerAnswer(ToolAnswer):
 
     def render(self) -> str:
         """Return the kind of the answer, its notes, the text and the quotes."""
-        from retrieval_core.types.escapes import escape_text  # noqa: PLC0415 - the list of tools does not wait for it
-
         is_said = self.kind == "abstained"  # by the text itself
         lines = [_KINDS[self.kind], *([self.note] if self.note and not is_said else [])]
         lines += [f"Note: {line}" for line in self.degraded]
@@ -92,12 +92,8 @@ class AnswerAnswer(ToolAnswer):
 
 
 def _source(citation: Citation) -> AnswerSource:
-    from retrieval_core.types import format_citation  # noqa: PLC0415 - the list of tools does not wait for it
-
     return AnswerSource(
-        number=citation.number,
-        ids=[clean(name) for name in citation.chunk_ids[:5]],
-        citation=in_one_line(format_citation(citation), LONGEST_NAME),
+        **_numbered(citation, 5),
         quotes=[clean(quote.text) for quote in citation.quotes[:MOST_QUOTES]],
     )
 
@@ -156,12 +152,12 @@ class PackedContext(ToolAnswer):
 
 
 def _context_source(passage: ContextPassage) -> ContextSource:
-    from retrieval_core.types import format_citation  # noqa: PLC0415 - the list of tools does not wait for it
+    return ContextSource(**_numbered(passage.citation, 10), signs=signs_in(passage.text) or None)
 
-    citation: Any = passage.citation
-    return ContextSource(
-        number=citation.number,
-        ids=[clean(name) for name in citation.chunk_ids[:10]],
-        citation=in_one_line(format_citation(citation), LONGEST_NAME),
-        signs=signs_in(passage.text) or None,
-    )
+
+def _numbered(citation: Any, most_ids: int) -> dict[str, Any]:
+    return {
+        "number": citation.number,
+        "ids": [clean(name) for name in citation.chunk_ids[:most_ids]],
+        "citation": in_one_line(format_citation(citation), LONGEST_NAME),
+    }

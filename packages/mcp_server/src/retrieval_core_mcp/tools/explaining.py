@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field
 
 from retrieval_core.service.explaining import ExplainRequest
+from retrieval_core.types.escapes import escape_name
 from retrieval_core_mcp.fitting import in_one_line
 from retrieval_core_mcp.tools.fit import Shrink
 from retrieval_core_mcp.tools.names import can_be_named
@@ -116,8 +117,6 @@ def _scored(hit: Hit, rank: int | None) -> ScoredPassage:
 
 
 def _line(passage: ScoredPassage) -> str:
-    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
-
     told = [f"{name} {score:g}" for name, score in passage.scores.items()]
     return f"{passage.rank or '-'}. {escape_name(passage.id)}: {', '.join((*told, *(passage.found_by or ())))}"
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, PrivateAttr, computed_field
 
-from retrieval_core.pipeline.grep import MOST_CONTEXT
+from retrieval_core.pipeline.grep import MOST_CONTEXT, cursor_after
 from retrieval_core.service.grep import LONGEST_PATH, GrepRequest
 from retrieval_core.service.service_context import WHOLE
+from retrieval_core.types.documents import format_range
+from retrieval_core.types.escapes import escape_name
 from retrieval_core.types.grep import GrepOutput  # noqa: TC001 - pydantic reads annotations
 from retrieval_core_mcp.fitting import clean
 from retrieval_core_mcp.tools.fit import Shrink
@@ -59,8 +61,6 @@ class GrepAnswer(ToolAnswer):
     @property
     def next_cursor(self) -> str | None:
         """The cursor of the next part, if there is one."""
-        from retrieval_core.pipeline.grep import cursor_after  # noqa: PLC0415 - the list of tools does not wait for it
-
         total, cursor = self._rest
         if len(self.hits) == total:
             return cursor
@@ -88,8 +88,6 @@ class GrepAnswer(ToolAnswer):
 
     def render(self) -> str:
         """Return each document as a line with its path, and below it its lines as ``12: text``."""
-        from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
-
         lines = [self.note] if self.note else []
         if self.next_cursor is not None:
             lines.append(f"cursor: {self.next_cursor}")
@@ -118,7 +116,7 @@ def _hit(document: MatchedDocument, line: MatchedLine | None = None) -> GrepHit:
         path=document.id,
         line=line.number,
         text=_BREAK.sub(" ", clean(line.text)),
-        page=None if pages is None else "-".join(dict.fromkeys(map(str, pages))),
+        page=None if pages is None else format_range(*pages),
         is_context=None if line.is_match else True,
     )
 

@@ -22,6 +22,8 @@ from retrieval_core.service.contents import (
 )
 from retrieval_core.service.outline import OutlineRequest, OutlineResponse, outline
 from retrieval_core.service.service_context import Range  # noqa: TC001 - pydantic reads annotations
+from retrieval_core.types.documents import format_range
+from retrieval_core.types.escapes import escape_name
 from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import clean, in_one_line
 from retrieval_core_mcp.tools.fit import Shrink
@@ -197,8 +199,6 @@ class ListAnswer(ToolAnswer):
 
     def render(self) -> str:
         """Return the answer as lines."""
-        from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
-
         if self.documents is not None:
             lines = [f"{escape_name(each.id)}{f' · {each.title}' if each.title else ''}" for each in self.documents]
             if not lines:
@@ -263,12 +263,10 @@ def _section(entry: OutlineSection) -> ListedSection:
 
 
 def _section_line(section: ListedSection) -> str:
-    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
-
     if section.lines is not None:
-        place = "-".join(dict.fromkeys(map(str, section.lines)))
+        place = format_range(*section.lines)
     elif section.pages is not None:
-        place = f"page {'-'.join(dict.fromkeys(map(str, section.pages)))} (id: {escape_name(section.id)})"
+        place = f"page {format_range(*section.pages)} (id: {escape_name(section.id)})"
     else:
         place = f"id: {escape_name(section.id)}"
     return f"{'  ' * (section.level - 1)}{section.title or '(beginning)'}: {place}"
