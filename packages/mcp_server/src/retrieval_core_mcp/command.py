@@ -185,9 +185,10 @@ def _settings(options: argparse.Namespace, http: Mapping[str, Any] | None = None
     Raises:
         ConfigurationError: They are wrong.
     """
-    from retrieval_core_mcp.settings import name_and_file, read_settings  # noqa: PLC0415 - slow
+    from retrieval_core.index.settings import named_file  # noqa: PLC0415 - slow
+    from retrieval_core_mcp.settings import read_settings  # noqa: PLC0415 - likewise
 
-    index = name_and_file(options.index[0])[1] if options.index else None
+    index = named_file(options.index[0])[1] if options.index else None
     own = {name: value for name in _OWN if (value := getattr(options, name))}
     return read_settings(index, options.config, os.environ, http=http, **own)
 

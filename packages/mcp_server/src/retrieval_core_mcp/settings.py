@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from retrieval_core.config import RetrievalConfig
 from retrieval_core.config.base import problems_of
 from retrieval_core.errors import ConfigurationError
-from retrieval_core.index.settings import config_for, load_index_config
+from retrieval_core.index.settings import config_for, load_index_config, named_file
 from retrieval_core_mcp.fitting import LARGEST_ANSWER, SMALLEST_ANSWER, in_one_line
 from retrieval_core_mcp.http.settings import HttpSettings, listed
 from retrieval_core_mcp.wording import requirement
@@ -168,22 +168,13 @@ def named_indexes(places: Sequence[str], default: str) -> dict[str, str]:
     """
     named: dict[str, str] = {}
     for place in places or (default,):
-        name, path = name_and_file(place)
+        name, path = named_file(place)
         name = name or _name_of(path)
         if name in named:
             msg = f"two indexes are called {name}; name them with --index NAME=FILE"
             raise ConfigurationError(msg)
         named[name] = path
     return named
-
-
-def name_and_file(place: str) -> tuple[str, str]:
-    """Return the two parts of ``NAME=FILE``; the name is empty where there is none.
-
-    A name has no separator of folders, so that a path may have an equals sign behind one.
-    """
-    name, equals, path = place.partition("=")
-    return (name, path) if equals and not {"/", "\\"} & set(name) else ("", place)
 
 
 def _name_of(path: str) -> str:

@@ -235,7 +235,8 @@ def _command(options: argparse.Namespace) -> tuple[list[str], str]:
     Raises:
         ConfigurationError: Options are wrong.
     """
-    from retrieval_core_mcp.settings import LONGEST_DESCRIPTION, check_folder, name_and_file, named_indexes  # noqa: PLC0415 - slow
+    from retrieval_core.index.settings import named_file  # noqa: PLC0415 - slow
+    from retrieval_core_mcp.settings import LONGEST_DESCRIPTION, check_folder, named_indexes  # noqa: PLC0415 - likewise
 
     if len(described := " ".join(options.description.split())) > LONGEST_DESCRIPTION:
         msg = f"--description has {len(described):,} characters; it may have {LONGEST_DESCRIPTION}"
@@ -246,7 +247,7 @@ def _command(options: argparse.Namespace) -> tuple[list[str], str]:
         if options.folder:
             msg = "FOLDER and --index exclude each other: an index is a file that retrieval index has made"
             raise ConfigurationError(msg)
-        named = [(name, _whole(file)) for name, file in map(name_and_file, options.index)]
+        named = [(name, _whole(file)) for name, file in map(named_file, options.index)]
         places = [f"{name}={file}" if name else file for name, file in named]
         named_indexes(places, "")
         line += [word for place in places for word in ("--index", place)]

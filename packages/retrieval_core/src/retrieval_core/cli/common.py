@@ -213,10 +213,10 @@ class Given:
             from retrieval_core.config import load_config  # noqa: PLC0415 - help and completion need no settings
 
             return load_config(self.config_file, overrides, os.environ)
-        from retrieval_core.index.settings import load_index_config, load_shared_config  # noqa: PLC0415 - as above
+        from retrieval_core.index.settings import load_index_config, load_shared_config, named_file  # noqa: PLC0415 - as above
 
         if len(self.index_files) > 1:
-            files = [_named(text)[1] for text in self.index_files]
+            files = [named_file(text)[1] for text in self.index_files]
             return load_shared_config(files, file=self.config_file, overrides=overrides, environment=os.environ)
         config = load_index_config(file=self.config_file, overrides=overrides, environment=os.environ)
         if config.provenance is not None:
@@ -351,7 +351,9 @@ def _assigned(assignments: Sequence[str]) -> dict[str, Any]:
 
 def _by_name(index_files: Sequence[str]) -> dict[str, str] | list[str]:
     """Return files by the names that they were given; a list where none has a name."""
-    named = [_named(text) for text in index_files]
+    from retrieval_core.index.settings import named_file  # noqa: PLC0415 - help needs none of this
+
+    named = [named_file(text) for text in index_files]
     if not any(name for name, _ in named):
         return [file for _, file in named]
     given: dict[str, str] = {}
@@ -362,12 +364,6 @@ def _by_name(index_files: Sequence[str]) -> dict[str, str] | list[str]:
             raise click.UsageError(msg)
         given[own] = file
     return given
-
-
-def _named(text: str) -> tuple[str, str]:
-    """Return name and file of ``NAME=FILE``; a file whose own name is like that is a file."""
-    name, equals, file = text.partition("=")
-    return (name, file) if equals and not Path(text).exists() and not {"/", "\\"} & set(name) else ("", text)
 
 
 def common_options(command: _Command) -> _Command:

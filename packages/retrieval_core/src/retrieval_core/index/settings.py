@@ -103,6 +103,15 @@ def config_for(config: RetrievalConfig, index: str) -> RetrievalConfig:
     return load_index_config(index, file=sources.file, overrides=sources.overrides, environment=sources.environment)
 
 
+def named_file(text: str) -> tuple[str, str]:
+    """Return name and path of ``NAME=FILE``; the name is empty if there is none.
+
+    A file that is there may have an equals sign in its own name, and each path behind a separator of folders.
+    """
+    name, equals, file = text.partition("=")
+    return (name, file) if equals and not Path(text).exists() and not {"/", "\\"} & set(name) else ("", text)
+
+
 def base_folder(index: Path) -> Path:
     """Return the folder that names of documents are relative to: the one that holds ``.retrieval``, or the index."""
     parent = index.absolute().parent
