@@ -327,17 +327,6 @@ def test_vector_searcher() -> None:
     assert searcher.search(embedded("quantum"), MetadataFilter(min_rating=1)).documents == []
 
 
-def test_a_searcher_tries_again_by_itself() -> None:
-    """And then raises the file's ConnectionError with its service."""
-    store = a_store()
-    store.failures["dense"] = ConnectionError("no route to host", "pinecone")
-    searcher = VectorSearcher(SearchConfig(), store)
-    searcher._calls._clock = FakeClock()  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(ConnectionError, match="no route") as raised:
-        searcher.search(embedded(QUESTION))
-    assert (raised.value.service, store.calls["dense"]) == ("pinecone", 4)
-
-
 def test_mmr_against_similarity() -> None:
     """Both choose the nearest document first; with mmr the second one repeats it less."""
     vector = embedded("battery lasts days of use camera")
