@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from retrieval_core import Document, open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import ChunkingConfig
 from retrieval_core.errors import EmbeddingError, ServiceError, StoreError
@@ -229,6 +230,28 @@ def test_chunks_from_elsewhere_are_stamped_and_found(bench: Bench) -> None:
     assert {chunk.text for chunk in found.values()} == {"the last word", "a word"}
     assert [found[id_].timestamp for id_ in ("c1", "c2")] == [NOON, earlier]
     assert found["c1"].embedding_model == bench.embedder.id
+
+
+def test_chunks_that_the_embedder_reads_in_part_are_counted_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A whole page as one chunk would be found by its first paragraphs only."""
+
+    class ReadsThirtyTwoWords(FakeEmbedder):
+        @property
+        def max_tokens(self) -> int:
+            return 32
+
+        def count_tokens(self, text: str) -> int:
+            return len(text.split())
+
+    with open_index(tmp_path / "notes.db", embedder=ReadsThirtyTwoWords()) as index:
+        index.add([Chunk("fits", "d", "word " * 32), Chunk("long", "d", "word " * 33)])
+        assert "1 of 2 chunks are longer than 32 tokens" in caplog.text
+        caplog.clear()
+        index.add([Chunk("fits", "d", "word " * 32)])
+        index.add_documents([Document("split", "word " * 99)])
+        assert not caplog.records
 
 
 def test_a_document_is_deleted_with_its_chunks(bench: Bench) -> None:

@@ -247,10 +247,23 @@ class Ingester:
             EmbeddingError: A text could not be embedded.
             StoreError: The index cannot be written.
         """
+        await self._pool.run(lambda: self._warn_of_long_texts(chunks))
         model = self._embedder.id if self._embedder else None
         now = self._now()
         stamped = tuple(replace(each, embedding_model=model, timestamp=each.timestamp or now) for each in chunks)
         await self._upsert(Change(chunks=stamped, vectors=await self._vectors.passages(stamped)))
+
+    def _warn_of_long_texts(self, chunks: Sequence[Chunk]) -> None:
+        embedder = self._embedder
+        if embedder is None or "count_tokens" not in embedder.capabilities:
+            return
+        limit = embedder.max_tokens  # a token has a character or more
+        long = sum(len(each.text) > limit and embedder.count_tokens(each.text) > limit for each in chunks)
+        if long:
+            msg = (
+                "%d of %d chunks are longer than %d tokens: vector search sees only their beginnings. Split them first"
+            )
+            logger.warning(msg, long, len(chunks), limit)
 
     async def add_documents(
         self, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
