@@ -30,9 +30,9 @@ from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import QueryBundle, TextNode
 from significance import p_value, shown
 
+from llama_index.embeddings.retrieval_core import RetrievalCoreEmbedding
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
 from llama_index.retrievers.retrieval_core.adapters import from_index
-from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding
 from retrieval_core import load_config, open_index
 from retrieval_core.adapters.embedders.local import LocalEmbedder
 from retrieval_core.evaluate import ScoredDocument, load_collection, measure

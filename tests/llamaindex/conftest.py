@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PLUGIN = [
     f"llama_index.{part}.retrieval_core"
-    for part in ("retrievers", "postprocessor", "vector_stores", "storage.docstore")
+    for part in ("retrievers", "postprocessor", "vector_stores", "storage.docstore", "embeddings")
 ]
 
 

@@ -27,7 +27,11 @@ def over_store(**options: Any) -> Any:
     return pipeline_from(embed_model=WordEmbedding(), **parts, **options)
 
 
-@pytest.mark.parametrize("make", [lambda **options: from_index(index_of(), **options), over_store])
+def over_index(**options: Any) -> Any:
+    return from_index(index_of(), **options)
+
+
+@pytest.mark.parametrize("make", [over_index, over_store])
 @pytest.mark.parametrize("config", [None, "lexical", load_config(overrides={"search.top_k": 4})])
 def test_a_keyword_wins_over_the_settings(make: Callable[..., Any], config: Any) -> None:
     with make(config=config, search__top_k=2, search__mode="dense") as pipeline:

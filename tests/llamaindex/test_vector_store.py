@@ -34,9 +34,10 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters, SimpleVectorStore
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
+from llama_index.embeddings.retrieval_core import RetrievalCoreEmbedding
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
 from llama_index.retrievers.retrieval_core.adapters import LlamaIndexEmbedder, from_index
-from llama_index.vector_stores.retrieval_core import RetrievalCoreEmbedding, RetrievalCoreVectorStore
+from llama_index.vector_stores.retrieval_core import RetrievalCoreVectorStore
 from retrieval_core import open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.adapters.stores.sqlite import SqliteStore
@@ -663,7 +664,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 def test_embedders_are_models_of_llamaindex(model: RetrievalCoreEmbedding) -> None:
-    """With the same vectors, sync and async; they cannot be pickled."""
+    """With the same vectors, sync and async."""
     vector = model.get_query_embedding("the moon")
     assert vector == model.get_text_embedding("the moon") == asyncio.run(model.aget_query_embedding("the moon"))
     assert model.get_text_embedding_batch(["the moon", "x"])[0] == vector
@@ -674,8 +675,6 @@ def test_embedders_are_models_of_llamaindex(model: RetrievalCoreEmbedding) -> No
     )
     with pytest.raises(InvalidParameterError, match="embedder"):
         RetrievalCoreEmbedding(MockEmbedding(embed_dim=2))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="pickled"):
-        pickle.dumps(model)
 
 
 def test_pinecone_holds_an_index_of_llamaindex() -> None:
