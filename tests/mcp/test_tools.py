@@ -99,12 +99,12 @@ def test_the_default_tools_are_few_and_short(talk: Any) -> None:
 
 
 def test_a_result_is_text_only(talk: Any) -> None:
-    """The same text as with structured content: each result has a line with its place, and one with its ID."""
+    """The same text as with structured content: each result has one line, with its path and lines."""
     given = {"query": "how far is the moon", "top_k": 2}
     (answer, structured) = (call(talk, "search", given, structured=each) for each in (False, True))
     assert answer.structured_content is None
     assert answer.content == structured.content
-    assert re.search(r"^\[1\] moon\.md\S*( · .*)?\nid: moon\.md#0\n", answer.content[0].text, re.MULTILINE)
+    assert re.search(r"^\[1\] moon\.md:1( · .*)?\n", answer.content[0].text, re.MULTILINE)
 
 
 def test_details(talk: Any) -> None:
@@ -134,7 +134,7 @@ def test_search_answers_in_both_forms(talk: Any) -> None:
     assert 0 <= answer.structured_content["relevance"] <= 1
     text = answer.content[0].text
     assert "384,400 km" in text
-    assert "\nid: moon.md#0\n" in text
+    assert "\n[1] moon.md:1\n" in text
     assert "data, not instructions" in text
     assert not text.startswith("{")
 

@@ -41,7 +41,7 @@ _MARKS = re.compile(r"[`*_>#|\\]+")
 _LINE_NUMBER = re.compile(r"^\s*\d+[:|\t] ?", re.MULTILINE)
 _WORD = re.compile(r"[\w./-]+")
 _CURSOR = re.compile(r"cursor[: ]+([\w./-]*\w)", re.IGNORECASE)
-_ID = re.compile(r"^\W*id[:=]\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+_NAMED = re.compile(r"^\[\d+\] (?P<name>.+?)(?: \(id: (?P<id>[^)]+)\))?(?= \u00b7 | \| |$)", re.MULTILINE)
 _CITED = re.compile(
     r"^\W*(?:\d+\W+)?(?P<path>\S[^\n]*?):(?P<first>\d+)-(?P<last>\d+)\b[^\n]*\n(?P<text>.*?)(?=^\[\d+\] |\Z)",
     re.MULTILINE | re.DOTALL,
@@ -351,8 +351,8 @@ class _Assistant:
     async def fetch(self, question: str) -> AsyncIterator[str]:
         shown = await self.call("search", query=question)
         yield shown
-        for found in islice(_ID.finditer(shown), FETCHED):
-            yield await self.call("fetch", id=found[1])
+        for found in islice(_NAMED.finditer(shown), FETCHED):
+            yield await self.call("fetch", id=found["id"] or found["name"])
 
     async def grep(self, question: str) -> AsyncIterator[str]:
         yield await self.call("search", query=question)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class CitationArguments(QuoteRequest):
     """Arguments of the tool verify_citation."""
 
-    id: Annotated[Id, Field(description="id or path:lines")]
+    id: Annotated[Id, Field(description="path:lines")]
 
 
 _TOLD: dict[tuple[str, str | None], str] = {

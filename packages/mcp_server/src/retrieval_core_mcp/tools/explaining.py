@@ -27,7 +27,7 @@ _MOST_STAGES = 30
 class ExplainArguments(QueryArguments, Sized, ExplainRequest):
     """Arguments of the tool explain."""
 
-    id: Annotated[Id | None, Field(description="ID of a chunk that you expected")] = None
+    id: Annotated[Id | None, Field(description="path:lines or id of a chunk that you expected")] = None
     top_k: Annotated[TopK | None, Field(description="Most results")] = None
     mode: Annotated[Mode | None, Field(description="Kind of search. Default: as configured")] = None
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 200
 """The most characters of titles, headings and sources."""
+_LEAST_REST = 20
+"""Characters of what follows the name, however long that is."""
 URL_FIELDS = ("url", "source_url")
 """Metadata fields in which a document usually has its address."""
 
@@ -33,40 +35,32 @@ def is_short(name: str) -> bool:
     return len(name) <= LONGEST_NAME and not has_lone_surrogate(name)
 
 
-def place_of(chunk: Chunk) -> str:
-    """Return the origin of a chunk as one line that contains its ID once.
+def place_of(chunk: Chunk, text: str = "", *, shares_lines: bool = False) -> str:
+    """Return the origin of a chunk as one line that begins with what names it: ``guide.md:12-18 · Setup > Linux``.
 
-    Such as ``Doc: guide.pdf#12 | Page: 3-4 | Section: Setup > Linux`` where the id begins with the document's, and
-    otherwise with ``(id: …)`` at its end.
+    A chunk without lines begins with its ID, ``guide.pdf#12 | Page: 3-4``. If that doesn't begin with the document's,
+    or others have the same lines, it is after them: ``guide.md:12 (id: …)``. It replaces a very long name.
+
+    Args:
+        text: What is shown below it. Headings that are lines of it, or the name of the file, are left out.
+        shares_lines: Whether another chunk has the same document and lines.
     """
     from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
     from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - nor for this
 
-    line = shorten(format_citation(chunk), LONGEST_NAME)
-    own, document = escape_name(chunk.id), f"Doc: {escape_name(chunk.document_id)}"
-    if not line.startswith(document) or not has_own_document(chunk):
-        return f"{line} (id: {own})"
-    return f"Doc: {own}{line.removeprefix(document)}"
-
-
-def line_of(chunk: Chunk, text: str) -> str:
-    """Return the origin of a chunk as one line, such as ``guide.md:12-18 · Setup > Linux``.
-
-    Headings that are lines of the text below it, or the name of the file, are left out.
-    """
-    from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
-
     known = {*map(_letters, text.splitlines()), _letters(_stem(chunk.document_id))}
     headings = tuple(heading for heading in chunk.section_path if _letters(heading) not in known)
-    citation = format_citation(replace(chunk, section_path=headings))
-    return shorten(_LABEL.sub(" · ", citation.removeprefix("Doc: ")), LONGEST_NAME)
-
-
-def id_line(name: str) -> str:
-    """Return the line with the ID of a result."""
-    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the handshake does not wait for it
-
-    return f"id: {escape_name(name)}"
+    citation = format_citation(replace(chunk, section_path=headings)).removeprefix("Doc: ")
+    name = format_citation(
+        replace(chunk, section_path=(), page_span=None, row_range=None, item_range=None)
+    ).removeprefix("Doc: ")
+    rest = _LABEL.sub(" · ", citation.removeprefix(name))
+    names_document = name.startswith(escape_name(chunk.document_id))  # or else its source
+    if len(name) > LONGEST_NAME or (chunk.lines is None and names_document and has_own_document(chunk)):
+        name = escape_name(chunk.id)
+    elif chunk.lines is None or shares_lines or not names_document:
+        name = f"{name} (id: {escape_name(chunk.id)})"
+    return name + shorten(rest, max(LONGEST_NAME - len(name), _LEAST_REST))
 
 
 def has_own_document(chunk: Chunk) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -12,6 +13,7 @@ from retrieval_core.service.reading import (
     MOST_PASSAGES,
     AroundRequest,
     NeighborsRequest,
+    NeighborsResponse,
     ReadRequest,
     ReadResponse,
     read,
@@ -25,8 +27,6 @@ from retrieval_core_mcp.tools.signals import do_not_follow, signs_in
 from retrieval_core_mcp.tools.tool import LONGEST_ID, AnswerPart, Id, Sized, ToolAnswer, ToolFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from retrieval_core.service.passages import Passage
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.types import Chunk
@@ -42,7 +42,7 @@ _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 class FetchArguments(Sized, AroundRequest):
     """Arguments of the tool fetch."""
 
-    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="id, path, path:120-160 or glob")] = ""
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID, description="path:lines, path, glob or id")] = ""
     ids: Annotated[tuple[_Name, ...], Field(max_length=MOST_PASSAGES, description="Several of them"), SEVERAL] = ()
     offset: Annotated[int, Field(ge=0, description="First character"), WHOLE] = 0
 
@@ -142,7 +142,8 @@ class FetchAnswer(ToolAnswer):
         from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
 
         name = self.location or self.title
-        lines = [name if self.id in {name, self.title} else f"{name} (id: {escape_name(self.id)})"]
+        is_named = self.location is not None or self.id in {name, self.title}
+        lines = [name if is_named else f"{name} (id: {escape_name(self.id)})"]
         if self.changed:
             lines.append(_CHANGED)
         if self.signs:
@@ -184,13 +185,14 @@ class NeighborsAnswer(ToolAnswer):
         return self._all[0] - len(self.passages)
 
     @classmethod
-    def of(cls, response: Sequence[Chunk], call: ToolCall) -> Self:
+    def of(cls, response: NeighborsResponse, call: ToolCall) -> Self:
         """Return chunks with their positions. One whose ID can't be written is left out."""
-        own = next(chunk.chunk_index for chunk in response if chunk.id == call.request.id)
-        named = [chunk for chunk in response if can_be_named(chunk.id, call.limit)]
+        own = response.chunk.chunk_index
+        named = [chunk for chunk in response.chunks if can_be_named(chunk.id, call.limit)]
+        lines = Counter(chunk.lines for chunk in response.chunks)
         answer = cls(passages=[_neighbor(chunk, chunk.chunk_index - own) for chunk in named])
-        places = {chunk.chunk_index - own: place_of(chunk) for chunk in named}
-        answer._all = len(response), places
+        places = {chunk.chunk_index - own: place_of(chunk, shares_lines=lines[chunk.lines] > 1) for chunk in named}
+        answer._all = len(response.chunks), places
         return answer
 
     def render(self) -> str:

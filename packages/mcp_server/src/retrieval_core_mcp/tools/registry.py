@@ -43,7 +43,7 @@ TOOLS = (
     DeclaredTool(
         "fetch",
         "Read a document",
-        "Read results, lines, documents.",
+        "Read a result's path:lines, or documents.",
         "retrieval_core_mcp.tools.reading:FetchArguments",
         ("id", "offset"),
         "retrieval_core_mcp.tools.reading:fetch",

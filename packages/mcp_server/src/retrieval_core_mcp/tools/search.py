@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, comput
 from retrieval_core.config.model import named_mode
 from retrieval_core.service.checking import changed_since
 from retrieval_core.service.emptiness import EMPTY, explain_emptiness
+from retrieval_core.service.reading import find_shared_lines
 from retrieval_core.service.searching import (
     LONGEST_QUERY,
     MOST_QUERIES,
@@ -27,10 +28,9 @@ from retrieval_core_mcp.tools.names import (
     address_of,
     can_be_named,
     has_own_document,
-    id_line,
     is_short,
-    line_of,
     page_of,
+    place_of,
     section_of,
     title_of,
     web_address,
@@ -101,6 +101,7 @@ class FoundHits:
         token: Identifies the search; the cursor of the next part begins with its position.
         excerpter: Cuts a chunk down to the sentences with words of the query.
         changed: IDs of chunks whose files were changed after they were indexed.
+        shared: IDs of chunks whose lines don't tell them from others.
         why_empty: Why there are no results, if there are none.
     """
 
@@ -110,6 +111,7 @@ class FoundHits:
     more: bool = False
     token: str = ""
     changed: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
     why_empty: str = ""
 
 
@@ -137,7 +139,9 @@ async def find(context: ServiceContext, request: SearchArguments) -> FoundHits:
     wanted = min(first + asked, MOST_RESULTS)
     # One more than is shown tells whether there are others.
     result = await search(context, request.model_copy(update={"top_k": min(wanted + 1, MOST_RESULTS)}))
-    changed = await changed_since(context, request.index, [hit.chunk for hit in result.hits[first:wanted]])
+    shown = [hit.chunk for hit in result.hits[first:wanted]]
+    changed = await changed_since(context, request.index, shown)
+    shared = await find_shared_lines(context, request.index, shown)
     if result.metadata.get("query_truncated"):
         from retrieval_core.types import Degradation  # noqa: PLC0415 - likewise
 
@@ -148,7 +152,9 @@ async def find(context: ServiceContext, request: SearchArguments) -> FoundHits:
     searched = str(result.metadata.get("query_normalized", result.query))
     excerpter = Excerpter(searched, await served.analyzer())
     why_empty = "" if result.hits else await explain_emptiness(context, request.index, request.filters)
-    return FoundHits(replace(result, hits=result.hits[:wanted]), excerpter, first, more, token, changed, why_empty)
+    return FoundHits(
+        replace(result, hits=result.hits[:wanted]), excerpter, first, more, token, changed, shared, why_empty
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +253,7 @@ class SearchAnswer(ToolAnswer):
     def render(self) -> str:
         """Return what is said of the search, and then the results.
 
-        Each begins with a line ``[1] guide.md:12-18``, above one with its ID. No chunk can forge the two.
+        Each begins with a line ``[1] guide.md:12-18``, which no chunk can forge.
         """
         from retrieval_core.types.escapes import escape_heads  # noqa: PLC0415 - the list of tools does not wait for it
         from retrieval_core.types.results import AS_DATA  # noqa: PLC0415 - likewise
@@ -269,11 +275,11 @@ class SearchAnswer(ToolAnswer):
         lines += [f"Note: {line}" for line in self.degraded if line != self.note]
         lines += [do_not_follow(f"[{rank}]", hit.signs) for rank, hit in enumerate(shown, first + 1) if hit.signs]
         for rank, (chunk, hit) in enumerate(zip(self._said.chunks, shown, strict=False), first + 1):
-            place = line_of(chunk, hit.text)
+            place = place_of(chunk, hit.text, shares_lines=chunk.id in self._said.found.shared)
             if self._said.detail == "paths":
                 lines.append(f"[{rank}] {place}")
             else:
-                lines += ["", f"[{rank}] {place}", id_line(hit.id), escape_heads(hit.text)]
+                lines += ["", f"[{rank}] {place}", escape_heads(hit.text)]
         return "\n".join(lines)
 
 

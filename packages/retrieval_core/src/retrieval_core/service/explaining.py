@@ -94,9 +94,9 @@ async def explain(context: ServiceContext, request: ExplainRequest) -> Explanati
     if request.id is not None:
         expected = _place(found, request.id)
         if expected is None:
-            await read_chunk(context, ChunkRequest(id=request.id, index=served.name))
-            expected = await _why_not(
-                request, request.id, found, find, asked=asked, candidates=settings.search.candidates
+            named = (await read_chunk(context, ChunkRequest(id=request.id, index=served.name))).id
+            expected = _place(found, named) or await _why_not(
+                request, named, found, find, asked=asked, candidates=settings.search.candidates
             )
     deadline = settings.deadline_seconds
     return Explanation(found, spans, expected, None if deadline is None else deadline * 1000)

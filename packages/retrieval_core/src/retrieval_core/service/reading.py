@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 from unicodedata import normalize
@@ -48,7 +49,7 @@ NeighborCount = Annotated[int, Field(ge=0, le=MOST_NEIGHBORS), WHOLE]
 class ChunkRequest(ServiceModel):
     """A request for a chunk."""
 
-    id: Annotated[Id, Field(description="ID of a search result")]
+    id: Annotated[Id, Field(description="ID of a search result, or the path:lines that only it has")]
     index: IndexName = None
 
 
@@ -108,6 +109,14 @@ class PictureRequest(PageRequest):
         Field(ge=NARROWEST_PICTURE, le=WIDEST_PICTURE, description="Width in pixels; very long pages get fewer"),
         WHOLE,
     ] = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborsResponse:
+    """A chunk, and it with the chunks before and after it, in order."""
+
+    chunk: Chunk
+    chunks: tuple[Chunk, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,24 +195,52 @@ class PageResponse(ServiceModel):
 
 
 async def read_chunk(context: ServiceContext, request: ChunkRequest) -> Chunk:
-    """Return a chunk.
+    """Return a chunk by its ID, or by a document and the lines that only this chunk has (``guide.md:120-138``).
 
     Raises:
-        NotFoundError: There is no such chunk that the caller may see.
+        NotFoundError: There is no such chunk that the caller may see, or several have these lines.
         StoreError: The index can't be read.
     """
     store = await context.index(request.index).store()
     found = await store.fetch(FetchRequest(chunk_ids=(request.id,), filter=context.tenant))
-    if (chunk := found.chunks.get(request.id)) is None:
+    if (chunk := found.chunks.get(request.id)) is not None:
+        return chunk
+    given = _WITH_RANGE.fullmatch(request.id)
+    if given is None or given["page"]:
         raise NotFoundError("Chunk", request.id)
-    return chunk
+    name = await find_document(context, request.index, given["name"])
+    chunks = await _chunks_of(context, store, name)
+    first, last = span = _range_in(given)
+    if len(same := [each for each in chunks if each.lines == span]) == 1:
+        return same[0]
+    if same:
+        raise NotFoundError("Chunk", request.id, f"several have these lines: {_listed([each.id for each in same])}")
+    there = [each.lines for each in chunks if each.lines and each.lines[0] <= last and each.lines[1] >= first]
+    shown = _listed([f"{name}:{format_range(*lines)}" for lines in there])
+    raise NotFoundError("Chunk", request.id, f"no chunk has these lines; there are {shown}" if there else None)
+
+
+async def find_shared_lines(context: ServiceContext, index: str | None, chunks: Iterable[Chunk]) -> frozenset[str]:
+    """Return the IDs of chunks that have the same lines as the chunk before or after them.
+
+    Chunks of files don't overlap: they share their lines only if these are a single one.
+    """
+    single = [chunk for chunk in chunks if chunk.lines is not None and chunk.lines[0] == chunk.lines[1]]
+    if not single:
+        return frozenset()
+    near = tuple(ChunkRange(each.document_id, max(0, each.chunk_index - 1), each.chunk_index + 1) for each in single)
+    store = await context.index(index).store()
+    found = (await store.fetch(FetchRequest(ranges=near, filter=context.tenant))).chunks.values()
+    count = Counter((chunk.document_id, chunk.lines) for chunk in found)
+    return frozenset(chunk.id for chunk in single if count[chunk.document_id, chunk.lines] > 1)
 
 
 async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
     """Return the text of a chunk, of lines, of pages or of a document. If that isn't stored, its chunks are joined.
 
     A name may be the ID of a chunk or document, a path with lines (``guide.md:120-160``) or pages (``guide.pdf:p2-3``),
-    or the end of a path that only one document has. The text of pages is that of the chunks that are on them.
+    or the end of a path that only one document has. If only one chunk has these lines, it is read, with the rest of its
+    first and last line. The text of pages is that of the chunks that are on them.
 
     Raises:
         NotFoundError: There is nothing of that name that the caller may see, or several documents have it.
@@ -213,7 +250,7 @@ async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
     if (found := await _read_named(context, store, request, request.id)) is not None:
         if found.chunk is None or found.lines is None or not request.lines_around:
             return found
-        return await _read_lines(context, store, found, found.lines, request.lines_around)
+        return await _read_lines(context, store, found, found.lines, request)
     given = _WITH_RANGE.fullmatch(request.id)
     name = request.id if given is None else given["name"]
     found = None if given is None else await _read_named(context, store, request, name)
@@ -223,9 +260,8 @@ async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
         raise NotFoundError("Document", request.id)
     if given is None:
         return found
-    span = int(given["first"]), int(given["last"] or given["first"])
     read_range = _read_pages if given["page"] else _read_lines
-    return await read_range(context, store, found, span, request.lines_around)
+    return await read_range(context, store, found, _range_in(given), request)
 
 
 async def _read_named(context: ServiceContext, store: Store, request: ReadRequest, wanted: str) -> ReadResponse | None:
@@ -237,7 +273,7 @@ async def _read_named(context: ServiceContext, store: Store, request: ReadReques
         text, lines = chunk.text, chunk.lines
         if request.around:
             near = NeighborsRequest(id=wanted, index=request.index, before=request.around, after=request.around)
-            chunks = await read_neighbors(context, near)
+            chunks = (await read_neighbors(context, near)).chunks
             text = _join_texts(chunks) or text
             known = [each.lines for each in chunks if each.lines is not None]
             lines = (known[0][0], known[-1][1]) if len(known) == len(chunks) else lines
@@ -275,9 +311,9 @@ async def _read_named(context: ServiceContext, store: Store, request: ReadReques
 
 
 async def _read_lines(
-    context: ServiceContext, store: Store, found: ReadResponse, lines: tuple[int, int], around: int
+    context: ServiceContext, store: Store, found: ReadResponse, lines: tuple[int, int], request: ReadRequest
 ) -> ReadResponse:
-    """Return some lines of the document of what was read, with those around them."""
+    """Return some lines of the document of what was read, with those around them; as a chunk if only one has them."""
     name = found.document_id
     whole = FetchRequest(document_ids=(name,), ranges=(ChunkRange.whole(name),), filter=context.tenant)
     fetched = await store.fetch(whole)
@@ -291,22 +327,26 @@ async def _read_lines(
         msg = "table rows have none, and those of other documents are unknown if an older version indexed them"
         raise NotFoundError("Lines", f"of {name}", msg)
     first, last = min(texts), max(texts)
+    around = request.lines_around
     shown = range(max(first, lines[0] - around), min(last, lines[1] + around) + 1)
     if not shown or lines[0] > lines[1]:
         above = f"; lines 1 to {first - 1} are in its metadata" if first > 1 else ""
         msg = f"it has lines {first} to {last}{above}"
         raise NotFoundError("Lines", f"{format_range(*lines)} of {name}", msg)
     text = "\n".join(texts.get(number, "") for number in shown)
+    if found.chunk is None and len(same := [chunk for chunk in chunks if chunk.lines == lines]) == 1:
+        found = await _read_named(context, store, request, same[0].id) or found
+        if request.around:
+            return found
     return replace(found, text=text, lines=(shown[0], shown[-1]), is_part=True)
 
 
 async def _read_pages(
-    context: ServiceContext, store: Store, found: ReadResponse, pages: tuple[int, int], around: int
+    context: ServiceContext, store: Store, found: ReadResponse, pages: tuple[int, int], request: ReadRequest
 ) -> ReadResponse:
     """Return the text of the chunks on some pages of the document of what was read, with lines around it."""
     name = found.document_id
-    fetched = await store.fetch(FetchRequest(ranges=(ChunkRange.whole(name),), filter=context.tenant))
-    paged = [(each, each.page_span) for each in _in_order(fetched.chunks.values()) if each.page_span is not None]
+    paged = [(each, each.page_span) for each in await _chunks_of(context, store, name) if each.page_span is not None]
     chunks = [each for each, span in paged if span.first <= pages[1] and span.last >= pages[0]]
     if not chunks:
         last = max((span.last for _, span in paged), default=0)
@@ -315,7 +355,17 @@ async def _read_pages(
     lines = [each.lines for each in chunks if each.lines is not None]
     if len(lines) < len(chunks):
         return replace(found, text=_join_texts(chunks), lines=None, is_part=True)
-    return await _read_lines(context, store, found, (lines[0][0], lines[-1][1]), around)
+    return await _read_lines(context, store, found, (lines[0][0], lines[-1][1]), request)
+
+
+def _range_in(given: re.Match[str]) -> tuple[int, int]:
+    return int(given["first"]), int(given["last"] or given["first"])
+
+
+async def _chunks_of(context: ServiceContext, store: Store, document_id: str) -> list[Chunk]:
+    """Return the chunks of a document that the caller may see, in order."""
+    found = await store.fetch(FetchRequest(ranges=(ChunkRange.whole(document_id),), filter=context.tenant))
+    return _in_order(found.chunks.values())
 
 
 def _lines_in(text: str) -> list[str]:
@@ -370,7 +420,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(escape_name, names[:MOST_SUGGESTED])) + " …" * (len(names) > MOST_SUGGESTED)
 
 
-async def read_neighbors(context: ServiceContext, request: NeighborsRequest) -> tuple[Chunk, ...]:
+async def read_neighbors(context: ServiceContext, request: NeighborsRequest) -> NeighborsResponse:
     """Return a chunk and the chunks before and after it in its document, in order.
 
     Raises:
@@ -380,8 +430,8 @@ async def read_neighbors(context: ServiceContext, request: NeighborsRequest) -> 
     own = await read_chunk(context, ChunkRequest(id=request.id, index=request.index))
     store, place = await context.index(request.index).store(), own.chunk_index
     near = ChunkRange(own.document_id, max(0, place - request.before), place + request.after)
-    found = await store.fetch(FetchRequest(chunk_ids=(request.id,), ranges=(near,), filter=context.tenant))
-    return tuple(_in_order(found.chunks.values()))
+    found = await store.fetch(FetchRequest(chunk_ids=(own.id,), ranges=(near,), filter=context.tenant))
+    return NeighborsResponse(own, tuple(_in_order(found.chunks.values())))
 
 
 async def read_document(context: ServiceContext, request: DocumentRequest) -> DocumentResponse:

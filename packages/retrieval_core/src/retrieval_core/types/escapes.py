@@ -35,8 +35,8 @@ _HEADING_LINE = re.compile(rf"{_LINE}(\\*){_HEADING}")
 _ESCAPED_LINE = re.compile(rf"{_LINE}\\(\\*){_HEADING}")
 
 _HEAD = re.compile(
-    rf"(?:\A|(?<=[{_BREAKS}]))(?:[^\w\\{_OPEN}{_BREAKS}]{{0,40}})(?=[{_OPEN}]\d{{1,9}}[{_CLOSE}]"
-    rf"[^{_BREAKS}]*[{_BREAKS}]\W{{0,40}}[IiＩｉІі]{_VOID}[DdＤｄԁ]\s{{0,9}}[:：∶])"  # noqa: RUF001
+    rf"(?:\A|(?<=[{_BREAKS}]))(?:[^\S{_BREAKS}]|[\xad\u200b-\u200f\u2060-\u2064\ufeff]){{0,40}}"
+    rf"(?=[{_OPEN}]\d{{1,9}}[{_CLOSE}]\s)"
 )
 
 _IN_NAMES = re.compile(
@@ -74,9 +74,9 @@ def unescape_text(text: str) -> str:
 
 
 def escape_heads(text: str) -> str:
-    r"""Return a chunk's text with a backslash before what looks like the two lines above a search result.
+    r"""Return a chunk's text with a backslash before what looks like the line above a search result.
 
-    That is a line such as ``[2] guide.md:12-18`` above one such as ``id: guide.md#3``. All other text stays as it is.
+    That is one such as ``[2] guide.md:12-18``: a number in brackets, and a space. All other text stays as it is.
     """
     if "]" not in text and text.isascii():
         return text
