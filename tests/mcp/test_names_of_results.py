@@ -75,7 +75,8 @@ def test_the_line_above_a_result_names_its_chunk(tmp_path: Path) -> None:
         async with open_index(config=config) as index:
             await index.aingest(tmp_path)
             await index.aadd([Chunk("own", "added", "A ferry without lines."), Chunk("next#1", "next", "Its ferry.")])
-        async with Client(create_server(settings)) as client:
+        async with Client(create_server(settings)) as opened:
+            client: Any = opened
             await client.list_tools()
             names = await read_names(client)
             long = {chunk_id for chunk_id in names if chunk_id.startswith("long.txt#")}

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import Chunk, Hit, RetrievalResult
     from retrieval_core_mcp.tools.tool import ToolCall
 
+CUT_BEFORE = "[…]\n"
+"""Marks that the beginning of a chunk was left out."""
 _LEAST_NOTE = 410
 Mode = Annotated[Literal["hybrid", "dense", "lexical"], BeforeValidator(named_mode)]
 TopK = Annotated[int, Field(ge=1, le=MOST_RESULTS), WHOLE]
@@ -246,9 +248,17 @@ class SearchAnswer(ToolAnswer):
         return LARGEST_ANSWER if self._said.detail == "full" else super().readable
 
     def cut(self, text: str, size: int) -> str:
-        """Return the sentences with words of the query or, if one is too long, the beginning."""
-        excerpt = self._said.found.excerpter.excerpt(text, size - len(MARK))
-        return (excerpt or text[: good_end(text, 0, max(0, size - len(MARK)))].rstrip()) + MARK
+        """Return the part with words of the query or, if its lines are too long, the beginning."""
+        marked = self._mark(text, size - len(MARK))
+        return marked if len(marked) <= size else self._mark(text, size - len(MARK) - len(CUT_BEFORE))
+
+    def _mark(self, text: str, size: int) -> str:
+        """Return an excerpt with a mark on each side that was cut."""
+        room = max(0, size)
+        excerpt = self._said.found.excerpter.excerpt(text, room) or text[: good_end(text, 0, room)].rstrip()
+        start = text.find(excerpt)
+        before = CUT_BEFORE if text[:start].strip() else ""
+        return before + excerpt + (MARK if text[start + len(excerpt) :].strip() else "")
 
     def render(self) -> str:
         """Return what is said of the search, and then the results.

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from math import fsum, log
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -14,7 +14,7 @@ from retrieval_core.text.markdown import parse_markdown
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.text.markdown import Block
@@ -361,11 +361,10 @@ def _fragments(text: str, span: Span) -> Iterator[Unit]:
 
 
 class Excerpter:
-    """Cuts passages down to the sentences that bear most on a question, for a place that is too small for all of them.
+    """Cuts passages down to the part that bears most on a question, for a place that is too small for all of them.
 
-    A sentence counts by the words of the question that it has; a word that few sentences of its passage have counts
-    more. What bears equally on the question stands in its order, so that an excerpt without any of its words is the
-    passage's beginning.
+    A line or sentence counts by the words of the question that it has; a word that few of them have counts more. Those
+    at both ends are left out, so that an excerpt is one stretch of the text.
 
     Args:
         question: Whose words are looked for.
@@ -377,57 +376,55 @@ class Excerpter:
         self._analyzer = analyzer
 
     def excerpt(self, passage: str, size: int) -> str:
-        """Return what fits of a passage: the sentences that bear most on the question, in the passage's order.
+        """Return the stretch of whole lines and sentences of a passage that is left if the lesser end goes first.
+
+        Without any of the question's words, that is the passage's beginning.
 
         Args:
             passage: Its text.
-            size: The most code points, :data:`OMISSION` between two stretches included.
+            size: The most code points.
 
         Returns:
-            All of the passage where it fits, and nothing where not even one sentence does.
+            All of the passage where it fits, and nothing where not even one line or sentence does.
         """
         if len(passage) <= size:
             return passage
-        spans = _sentences(passage)
+        spans = _lines_and_sentences(passage)
         held = [self._wanted.intersection(self._analyzer.terms(passage[span.start : span.end])) for span in spans]
         counts = Counter(term for terms in held for term in terms)
         weights = {term: log(1 + len(held) / count) for term, count in counts.items()}
         scores = [fsum(weights[term] for term in sorted(terms)) for terms in held]
-        chosen = _chosen(spans, sorted(range(len(spans)), key=lambda at: (-scores[at], at)), size)
-        return _joined(passage, spans, chosen)
+        kept = _stretch(spans, scores, size)
+        return "" if kept is None else passage[kept.start : kept.end]
 
 
-def _chosen(spans: Sequence[Span], order: Sequence[int], size: int) -> Collection[int]:
-    """Return which of some sentences fit, those that come first in an order before the others."""
-    chosen: set[int] = set()
-    left = size + len(OMISSION)  # the first stretch has nothing before it
-    for at in order:
-        cost = spans[at].end - spans[at].start + len(OMISSION)
-        if at - 1 in chosen:  # what is between two neighbours stands in place of the mark
-            cost += spans[at].start - spans[at - 1].end - len(OMISSION)
-        if at + 1 in chosen:
-            cost += spans[at + 1].start - spans[at].end - len(OMISSION)
-        if cost <= left:
-            chosen.add(at)
-            left -= cost
-    return chosen
+def _lines_and_sentences(text: str) -> list[Span]:
+    breaks = {0, *sentence_ends(text), *(match.start() for match in re.finditer("\n", text)), len(text)}
+    parts = (
+        trim(text, start, end, keep_indentation=not start or text[start] == "\n")
+        for start, end in pairwise(sorted(breaks))
+    )
+    return [part for part in parts if part is not None]
 
 
-def _joined(text: str, spans: Sequence[Span], chosen: Collection[int]) -> str:
-    stretches: list[Span] = []
-    before = -2
-    for at in sorted(chosen):
-        if at == before + 1:
-            stretches[-1] = Span(stretches[-1].start, spans[at].end)
-        else:
-            stretches.append(spans[at])
-        before = at
-    return OMISSION.join(text[span.start : span.end] for span in stretches)
+def _stretch(spans: Sequence[Span], scores: Sequence[float], size: int) -> Span | None:
+    """Return what is left of parts in order if those at the ends go, the lesser first, until the rest is short enough.
 
-
-def _sentences(text: str) -> list[Span]:
-    begin, found = 0, list[Span]()
-    for end in sentence_ends(text):
-        found.append(Span(end - len(text[begin:end].lstrip()), end))
-        begin = end
-    return found
+    Of two that count the same, the one goes that is farther from the middle of what counts.
+    """
+    if not spans:
+        return None
+    total = fsum(scores)
+    middle = fsum(score * (span.start + span.end) / 2 for score, span in zip(scores, spans, strict=True)) / (total or 1)
+    first, last = 0, len(spans) - 1
+    while first < last and spans[last].end - spans[first].start > size:
+        is_first_lesser = scores[first] < scores[last]
+        if scores[first] == scores[last]:
+            is_first_lesser = middle - spans[first].start > spans[last].end - middle
+        first, last = first + is_first_lesser, last - (not is_first_lesser)
+    while last + 1 < len(spans) and spans[last + 1].end - spans[first].start <= size:
+        last += 1
+    while first and spans[last].end - spans[first - 1].start <= size:
+        first -= 1
+    kept = Span(spans[first].start, spans[last].end)
+    return kept if kept.end - kept.start <= size else None
