@@ -27,9 +27,9 @@ FILES = {
     "long.txt": "".join(LINE.format(year) for year in range(150)) + "\nThe ferry ends here.\n",
     "ship.py": "\n\n".join(f'def ferry_{n}():\n    """Return the ferry."""\n    return {n}' for n in range(90)),
     "fares.csv": "line,fare\nferry north,3\nferry south,4\n",
+    "port:5.md": "# Port\n\nThe ferry is in port.\n",
+    "a (id: b) · c.md": "# Odd\n\nAn odd ferry.\n",
 }
-if sys.platform != "win32":
-    FILES |= {"port:5.md": "# Port\n\nThe ferry is in port.\n", "a (id: b) · c.md": "# Odd\n\nAn odd ferry.\n"}
 _HEAD = re.compile(r"^\[\d+\] (?P<name>.+?)(?: \(id: (?P<id>.+?)\))?(?= · (?!c\.md)| \| |$)", re.MULTILINE)
 
 
@@ -66,6 +66,8 @@ async def check_name(client: Any, chunk_id: str, text: str, name: str) -> None:
 
 def test_the_line_above_a_result_names_its_chunk(tmp_path: Path) -> None:
     for path, text in FILES.items():
+        if sys.platform == "win32" and ":" in path:
+            continue  # no such names there
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
     config = RetrievalConfig(index=str(tmp_path / "index.db"), embedder=EmbedderConfig(kind="none"))
