@@ -31,11 +31,9 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore, Vector
 from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
 from llama_index.retrievers.retrieval_core.adapters import (
     LlamaIndexEmbedder,
-    LlamaIndexHybridStore,
     LlamaIndexRetriever,
     LlamaIndexStore,
     StoreAbilities,
-    abilities_of,
     from_index,
     pipeline_from,
 )
@@ -340,7 +338,7 @@ def test_more_is_asked_for_until_enough_match() -> None:
     kept.asked.clear()
     assert by_vector(store, limit=3, filter=Gte("row", 297)) == wanted
     asked = [query.similarity_top_k for query in kept.asked]
-    assert asked == [4, 16, 64, 256, 1024]
+    assert asked == [3, 12, 48, 192, 768]
     assert all(query.filters is None for query in kept.asked)
 
 
@@ -350,7 +348,8 @@ def test_where_the_most_results_do_not_suffice_the_result_says_so() -> None:
         nodes=[TextNode(id_=f"n{row:03}", text=f"moon {row}", metadata={"row": row}) for row in range(100)],
         vector_store=kept,
     )
-    store = LlamaIndexStore(kept, abilities=StoreAbilities(most_results=50))
+    store = LlamaIndexStore(kept)
+    store.most_results = 50
     with pytest.raises(IncompleteSearchError, match="of the 50 best only 0 match the filter") as raised:
         by_vector(store, filter=Eq("row", "none"))
     assert raised.value.found == ()
@@ -397,8 +396,8 @@ def test_only_told_operators_are_asked_of_the_store() -> None:
 # --- scores, ids, abilities
 
 
-def test_similarities_that_are_no_cosines_are_told() -> None:
-    """Without vectors the store's numbers are all there is: distances and products of other scales say so."""
+def test_the_order_of_the_store_counts_and_its_similarities_if_they_fall() -> None:
+    """Products of long vectors are kept, as stock keeps them; distances count by their order."""
 
     def given(*numbers: float | None) -> Any:
         def give(result: VectorStoreQueryResult) -> VectorStoreQueryResult:
@@ -415,21 +414,18 @@ def test_similarities_that_are_no_cosines_are_told() -> None:
     request = SearchRequest(6, vector=vector)
     kept.give = given(0.9, 0.5, 0.4, 0.3, 0.2, -0.1)
     assert [item.score for item in search(LlamaIndexStore(kept), request)] == [0.9, 0.5, 0.4, 0.3, 0.2, -0.1]
-    for numbers in ((17.0, 9.0, 5.0, 3.0, 2.0, 1.0), (0.1, 0.2, 0.3, 0.4, 0.5, 0.6), (None,), (float("nan"),) * 6):
+    kept.give = given(17.0, 9.0, 5.0, 3.0, 2.0, 1.0)
+    assert [item.score for item in search(LlamaIndexStore(kept), request)] == [17.0, 9.0, 5.0, 3.0, 2.0, 1.0]
+    for numbers in ((0.1, 0.2, 0.3, 0.4, 0.5, 0.6), (None,), (float("nan"),) * 6):
         kept.give = given(*numbers)
-        with pytest.raises(IncompleteSearchError, match="are not falling cosines") as raised:
-            search(LlamaIndexStore(kept), request)
-        found = search(LlamaIndexStore(kept, similarities="order"), request)
+        found = search(LlamaIndexStore(kept), request)
         assert [item.score for item in found] == pytest.approx([1 / place for place in range(1, 7)])
-        assert tuple(found) == raised.value.found
 
 
-def test_vectors_that_come_along_make_exact_cosines() -> None:
-    """The store's own numbers, here products of long vectors, are not needed then; and MMR has what to compare."""
+def test_vectors_that_come_along_are_compared() -> None:
+    """Where results are to be diverse."""
     kept = KeepsText()
     index = index_of(vector_store=kept)
-    result = ask(from_index(index), "moon", mode="dense", top_k=1)
-    assert result.hits[0].score <= 1
     diverse = ask(
         from_index(index, config=load_config(overrides={"search.search_type": "mmr", "search.mode": "dense"})), "moon"
     )
@@ -470,7 +466,7 @@ def test_a_node_that_no_json_holds_is_told() -> None:
     assert "could not be read" in reasons(result)[0]
 
 
-def test_abilities_are_looked_for() -> None:
+def test_a_store_that_reads_by_id_is_read_by_id() -> None:
     class Awaits(KeepsText):
         async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
             await asyncio.sleep(0)
@@ -479,14 +475,7 @@ def test_abilities_are_looked_for() -> None:
         def get_nodes(self, node_ids: Any = None, filters: Any = None) -> list[BaseNode]:
             return [node for node in self.nodes if node.node_id in node_ids]
 
-    class Blocks(KeepsText):
-        async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-            return self.query(query)
-
-    assert abilities_of(SimpleVectorStore()) == StoreAbilities(narrows_by_id=True)
-    assert abilities_of(Blocks()) == StoreAbilities(is_async=True)  # until it has blocked the loop once
     kept = Awaits()
-    assert abilities_of(kept) == StoreAbilities(is_async=True, reads_by_id=True)
     index_of(vector_store=kept)
     store = LlamaIndexStore(kept)
 
@@ -543,10 +532,8 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         from_index(index, llm=odd)
     with pytest.raises(InvalidParameterError, match="retriever has its own"):
         pipeline_from(retriever=index.as_retriever(), docstore=index.docstore)
-    with pytest.raises(InvalidParameterError, match="has no hybrid mode"):
-        LlamaIndexHybridStore(KeepsText())
-    with pytest.raises(InvalidParameterError, match="similarities must be"):
-        LlamaIndexStore(KeepsText(), similarities=odd)
+    with pytest.raises(InvalidParameterError, match="got <VectorStoreQueryMode"):
+        LlamaIndexStore(KeepsText(), abilities=StoreAbilities(words=VectorStoreQueryMode.HYBRID))
 
 
 def test_adapters_are_not_pickled() -> None:

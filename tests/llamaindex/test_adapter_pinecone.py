@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from contextlib import contextmanager
-from dataclasses import replace
 from math import sin
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -27,22 +26,19 @@ from pinecone import Pinecone
 
 from llama_index.retrievers.retrieval_core import chunk_from_node
 from llama_index.retrievers.retrieval_core.adapters import (
-    LlamaIndexHybridStore,
     LlamaIndexStore,
-    StoreAbilities,
-    abilities_of,
     from_index,
     pipeline_from,
 )
 from retrieval_core.config import load_config
-from retrieval_core.errors import IncompleteSearchError, InvalidParameterError, ServiceError
+from retrieval_core.errors import ServiceError
 from retrieval_core.ports import FetchRequest, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 from support.examples import times
-from support.llamaindex_parts import DIMENSION, PASSAGES, WordEmbedding, index_of, nodes
+from support.llamaindex_parts import DIMENSION, WordEmbedding, index_of, nodes
 from support.pinecone_service import KEY, PineconeService
-from support.wire_server import Status, WireServer
+from support.wire_server import WireServer
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -113,7 +109,7 @@ def test_a_question_is_one_request_with_its_vector() -> None:
     assert result.hits[0].chunk.document_id == "sun"
     assert result.degraded == ()
     assert asked["vector"] == pytest.approx(FakeEmbedder(DIMENSION).vector("eight light minutes").tolist(), abs=1e-6)
-    assert (asked["topK"], asked["filter"], asked["includeValues"]) == (201, {}, True)
+    assert (asked["topK"], asked["filter"], asked["includeValues"]) == (2, {}, False)
 
 
 def test_a_docstore_makes_it_hybrid() -> None:
@@ -146,20 +142,12 @@ def test_trap_modes_that_send_a_vector_of_zeros_are_never_used() -> None:
         ask(from_index(index_of(nodes=nodes()[:1], vector_store=store)), "moon", mode="lexical")
         assert len(queries(server)) > before
         assert all(any(query["vector"]) for query in queries(server)[before:])
-        for abilities in (
-            StoreAbilities(words=VectorStoreQueryMode.TEXT_SEARCH),
-            StoreAbilities(words=VectorStoreQueryMode.SPARSE),
-            StoreAbilities(is_hybrid=True),
-        ):
-            with pytest.raises(InvalidParameterError, match="sends a vector of zeros"):
-                LlamaIndexStore(store, abilities=abilities)
 
 
 def test_trap_its_asynchronous_query_blocks_so_threads_are_used() -> None:
     """BlockBuster is on: a request on the event loop would fail."""
     assert PineconeVectorStore.aquery is BasePydanticVectorStore.aquery
     with filled() as (server, store):
-        assert not abilities_of(store).is_async
         adapted = LlamaIndexStore(store)
 
         async def main() -> None:
@@ -255,7 +243,7 @@ def test_filters_agree_with_matches(metadata: list[dict[str, Any]], filters: lis
 def test_words_are_searched_with_its_sparse_vectors_where_it_has_some() -> None:
     """With ``add_sparse_vector`` the zeros stand beside the words' own vector, as Pinecone wants it for words alone."""
     with filled("dotproduct", add_sparse_vector=True, tokenizer=tokens) as (server, store):
-        adapted = LlamaIndexHybridStore(store)
+        adapted = LlamaIndexStore(store)
         assert search(adapted, text="xq 77")[0] == "sea-5"
         asked = queries(server)[-1]
         assert not any(asked["vector"])
@@ -301,13 +289,11 @@ def test_a_record_of_another_program_is_told() -> None:
     assert "PineconeVectorStore failed: KeyError: 'text'" in str(result.metadata["error"])
 
 
-def test_it_counts_its_passages_and_reads_what_was_found() -> None:
+def test_it_reads_what_was_found() -> None:
     with filled(namespace="own") as (_, store):
-        adapted = LlamaIndexStore(store)
+        adapted = LlamaIndexStore(store, vectors=True)
 
         async def main() -> None:
-            info = await adapted.describe()
-            assert (info.chunks, info.sides, info.filter_operators) == (len(PASSAGES), {"dense"}, OPERATORS)
             assert not (await adapted.fetch(FetchRequest(("moon-0",)))).chunks  # Pinecone is not asked by id
             await adapted.search(SearchRequest(3, vector=MOON))
             found = await adapted.fetch(FetchRequest(("moon-0",), with_vectors=True))
@@ -341,24 +327,3 @@ def test_trap_values_that_make_an_answer_too_large_are_left_out() -> None:
         result = ask(pipeline_from(vector_store=store, embed_model=model), "number 77", mode="dense")
         assert (result.hits[0].id, result.degraded) == ("n077", ())
         assert not queries(server)[-1]["includeValues"]
-
-
-def test_an_answer_that_is_refused_is_asked_for_in_a_smaller_size() -> None:
-    with filled() as (server, store):
-        server.fail(Status(400), path="/query")
-        pipeline = pipeline_from(vector_store=store, embed_model=WordEmbedding())
-        result = ask(pipeline, "moon", mode="dense")
-        assert [query["topK"] for query in queries(server)] == [201, 50]
-        assert (len(result.hits), result.degraded) == (6, ())  # there are no more than six
-        server.fail_always(Status(400), path="/query")
-        adapted = LlamaIndexStore(store)
-        before = len(queries(server))
-        with pytest.raises(ServiceError, match="ApiError"):
-            search(adapted, vector=MOON, limit=200)
-        assert [query["topK"] for query in queries(server)[before:]] == [201, 50, 12]
-        server.heal()
-        server.fail(Status(400), path="/query")
-        with pytest.raises(IncompleteSearchError, match="refuses to give more than 5 at once, and 30 were wanted"):
-            search(
-                LlamaIndexStore(store, abilities=replace(abilities_of(store), most_results=20)), vector=MOON, limit=30
-            )

@@ -15,7 +15,7 @@ from llama_index.core.schema import TextNode
 from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
 from llama_index.core.storage.kvstore import SimpleKVStore
 
-from llama_index.retrievers.retrieval_core.adapters._docstore import REFRESH_SECONDS, DocstorePassages
+from llama_index.retrievers.retrieval_core.adapters._nodes import REFRESH_SECONDS, DocstoreNodes
 from llama_index.retrievers.retrieval_core.adapters._words import WordIndex
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.ports import Change, SearchRequest
@@ -41,31 +41,39 @@ def test_a_docstore_elsewhere_is_asked_once_in_a_while() -> None:
     docstore = Elsewhere(SimpleKVStore())
     docstore.add_documents(nodes())
     names_of = [node.node_id for node in nodes()]
-    passages = DocstorePassages(docstore, Analyzer(), lambda: names_of, None, lambda: seconds[0])
-    first = passages.current()
+    read = DocstoreNodes(docstore, Analyzer(), lambda: list(names_of), now=lambda: seconds[0])
+    read.refresh()
+    first = read.chunks
     docstore.add_documents([TextNode(id_="new", text="A comet has a tail.")])
     names_of.append("new")
     seconds[0] = REFRESH_SECONDS - 1
-    assert passages.current() is first
+    read.refresh()
+    assert read.chunks is first
     seconds[0] = REFRESH_SECONDS
-    assert [name for name, _ in passages.current().words.search("comet")] == ["new"]
+    read.refresh()
+    assert [name for name, _ in read.words.search("comet")] == ["new"]
     assert reads == [sorted(node.node_id for node in nodes()), ["new"]]
 
 
 _TEXTS = st.lists(
     st.lists(st.sampled_from(["moon", "sun", "sea", "back", "roll", "rollback", "star"]), max_size=6), max_size=6
 )
+_QUERIES = st.lists(st.sampled_from(["moon", "sun", "the", "roll", "back", "star", "none"]), max_size=6)
 
 
 @settings(max_examples=times(100), deadline=None)
-@given(_TEXTS, st.lists(st.sampled_from(["moon", "sun", "the", "roll", "back", "star", "none"]), max_size=6))
-@example([["rollback"], ["back", "roll", "rollback"]], ["roll", "back"])
-def test_words_score_as_in_the_reference_store(texts: list[list[str]], question: list[str]) -> None:
+@given(
+    _TEXTS, st.lists(st.sampled_from(["moon", "sun", "the", "roll", "back", "star", "none"]), max_size=6), st.booleans()
+)
+@example([["rollback"], ["back", "roll", "rollback"]], ["roll", "back"], True)
+def test_words_score_as_in_the_reference_store(texts: list[list[str]], question: list[str], gone: bool) -> None:
+    """Texts that were removed count no longer."""
     analyzer = Analyzer()
     chunks = [Chunk(f"c{number}", "d", " ".join(words)) for number, words in enumerate(texts)]
-    from collections import Counter
-
-    index = WordIndex(analyzer, {chunk.id: Counter(analyzer.terms(chunk.indexed_text)) for chunk in chunks})
+    texts_of = {chunk.id: chunk.indexed_text for chunk in chunks}
+    index = WordIndex(analyzer)
+    index.update((), {f"gone {name}": text for name, text in texts_of.items() if gone})
+    index.update([f"gone {name}" for name in texts_of if gone], texts_of)
 
     async def reference() -> list[tuple[str, float]]:
         store = MemoryStore(analyzer=analyzer)
@@ -73,6 +81,6 @@ def test_words_score_as_in_the_reference_store(texts: list[list[str]], question:
         return [(item.chunk_id, item.score) for item in await store.search(SearchRequest(99, text=" ".join(question)))]
 
     expected = asyncio.run(reference())
-    found = index.search(" ".join(question))
+    found = list(index.search(" ".join(question)))
     assert dict(found) == pytest.approx(dict(expected))
-    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+    assert found == sorted(found, key=lambda item: (-item[1], item[0]))

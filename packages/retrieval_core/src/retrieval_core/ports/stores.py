@@ -152,11 +152,14 @@ class Store(ABC):
         capabilities: Names of the optional methods that the store has.
         sides: The kinds of search that it does, as far as is known without reading the index.
         filter_operators: Those that it evaluates exactly as :func:`retrieval_core.types.filters.matches`.
+        is_costly: Whether each candidate costs time or money. A search of one side then requests no more candidates
+            than can become results.
     """
 
     capabilities: frozenset[Capability] = frozenset()
     sides: frozenset[Side] = frozenset({"dense", "lexical"})
     filter_operators: frozenset[str] = OPERATORS
+    is_costly: bool = False
     _closed = False
     _can_hold = False
     _vector_size: int | None = None

@@ -34,14 +34,14 @@ def chunks_from_nodes(nodes: Sequence[BaseNode]) -> list[Chunk]:
         if (chunk.chunk_index, chunk.total_chunks) == (0, 1):  # what chunk_from_node says where it does not know
             documents.setdefault(chunk.document_id, []).append(number)
     for numbers in documents.values():
-        places = _in_order([nodes[number] for number in numbers])
+        places = in_order([nodes[number] for number in numbers])
         for index, place in enumerate(places):
             number = numbers[place]
             chunks[number] = replace(chunks[number], chunk_index=index, total_chunks=len(places))
     return chunks
 
 
-def _in_order(nodes: Sequence[BaseNode]) -> list[int]:
+def in_order(nodes: Sequence[BaseNode]) -> list[int]:
     """Return the positions of one document's nodes in the order of the document."""
     starts: list[int | None] = [getattr(node, "start_char_idx", None) for node in nodes]
     known = [start for start in starts if start is not None]

@@ -207,7 +207,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         No operator is among it, since filters of LlamaIndex compare lists as a whole and those of a pipeline their
         items. Over an index file, ``RetrievalCoreRetriever.from_index_file`` has the store itself evaluate filters.
         """
-        return StoreAbilities(is_async=True, words=VectorStoreQueryMode.TEXT_SEARCH, reads_by_id=True)
+        return StoreAbilities(words=VectorStoreQueryMode.TEXT_SEARCH)
 
     def __getstate__(self) -> dict[str, Any]:
         # LlamaIndex would silently leave the store out.

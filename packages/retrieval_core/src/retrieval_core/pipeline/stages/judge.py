@@ -30,7 +30,7 @@ from functools import cached_property
 from math import log, tanh
 from typing import TYPE_CHECKING, Final, cast
 
-from retrieval_core.pipeline.stages.search import fetch
+from retrieval_core.pipeline.stages.search import BESIDE, CALIBRATED_EMBEDDER, fetch
 from retrieval_core.pipeline.stages.state import Stage
 from retrieval_core.ports import FetchRequest, SearchRequest, TermCounts
 from retrieval_core.run.outcomes import Failed, Ok
@@ -57,12 +57,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import JSON, Hit
     from retrieval_core.types.filters import Filter
 
-CALIBRATED_EMBEDDER: Final = "bge-small-en-v1.5-int8@4d60820e6ba7"
-"""The id of the default embedder, whose cosines the curves were fitted to."""
 DEPTH: Final = 5
 """Hits whose words count."""
-BESIDE: Final = 10
-"""Candidates of the dense side whose mean cosine the best one is compared with."""
 FEWEST_CHUNKS: Final = 1000
 """Of a smaller index words are weighed as if it had so many chunks: in a few chunks, rare words are not yet told from
 common ones."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from retrieval_core.errors import IncompleteSearchError, NotYetEmbeddedError, as_embedding_error
 from retrieval_core.pipeline.stages.fuse import Ranked, fuse, merge
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _chunk_id = attrgetter("chunk_id")
+CALIBRATED_EMBEDDER: Final = "bge-small-en-v1.5-int8@4d60820e6ba7"
+"""The id of the default embedder, whose cosines the curves of the judgement were fitted to."""
+BESIDE: Final = 10
+"""Candidates of the dense side whose mean cosine the judgement compares the best one with."""
 BEFORE_WORDS = 0.75
 """How much of the time for searching embedding may use up where a search by words would stand in for it."""
 
@@ -332,14 +336,23 @@ class Search(Stage):
         sources = self.sources if state.held is None else replace(self.sources, held=state.held)
         if state.shared_vectors is not None and sources.questions is not None:
             sources = replace(sources, questions=replace(sources.questions, shared=state.shared_vectors))
-        searching = search(run, sources, state.query, state.plan)
+        plan = state.plan
         if not (state.variants or state.linked or self.sources.retrievers):
-            found = await searching
+            found = await search(run, sources, state.query, self._as_few_as_needed(plan))
             return state.failing(*found.failures).but(found=found, query=found.query)
+        searching = search(run, sources, state.query, plan)
         found, (expansions, failures) = await asyncio.gather(searching, search_expansions(run, sources, state))
         known = {(item.stage, item.reason) for item in found.failures}
         further = [item for item in failures if (item.stage, item.reason) not in known]
         return state.failing(*found.failures, *further).but(found=found, query=found.query, expansions=expansions)
+
+    def _as_few_as_needed(self, plan: Plan) -> Plan:
+        """Return the plan of a search of one side, whose other candidates nobody would look at."""
+        if not self.sources.store.is_costly or plan.mode == "hybrid" or plan.depth is None:
+            return plan
+        questions = self.sources.questions
+        is_judged = questions is not None and questions.embedder.id == CALIBRATED_EMBEDDER
+        return replace(plan, candidates=min(plan.candidates, max(plan.depth, BESIDE if is_judged else 0)))
 
 
 class Fuse(Stage):

@@ -6,7 +6,6 @@ from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
 from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetriever, LlamaIndexRetrieverStore
 from llama_index.retrievers.retrieval_core.adapters.store import (
-    LlamaIndexHybridStore,
     LlamaIndexStore,
     StoreAbilities,
     abilities_of,
@@ -14,7 +13,6 @@ from llama_index.retrievers.retrieval_core.adapters.store import (
 
 __all__ = [
     "LlamaIndexEmbedder",
-    "LlamaIndexHybridStore",
     "LlamaIndexLLM",
     "LlamaIndexReranker",
     "LlamaIndexRetriever",

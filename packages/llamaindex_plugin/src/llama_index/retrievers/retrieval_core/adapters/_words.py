@@ -1,15 +1,25 @@
-"""Search by words, with BM25, over passages in memory."""
+"""Keyword search with BM25, over texts in memory that come and go."""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
+from functools import partial
+from itertools import groupby
 from math import log
+from operator import itemgetter
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from retrieval_core.adapters.stores.query_terms import K1, B, query_terms
+import numpy as np
+
+from retrieval_core.adapters.stores.query_terms import query_terms
+from retrieval_core.adapters.stores.scoring import length_norms, saturated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from retrieval_core.text.analysis import Analyzer
 
@@ -17,35 +27,60 @@ if TYPE_CHECKING:
 class WordIndex:
     """An inverted index, which scores as :class:`~retrieval_core.adapters.stores.memory.MemoryStore` does.
 
-    A question looks at the passages that have one of its words, and not at all of them.
-
-    Args:
-        analyzer: Turns a question into terms.
-        passages: How often each passage has each term, by the passage's id.
+    Adding or removing a text takes as long as it has words. A removed one keeps its row, which counts no longer.
     """
 
-    def __init__(self, analyzer: Analyzer, passages: Mapping[str, Counter[str]]) -> None:
+    def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
-        lengths = {name: terms.total() for name, terms in passages.items()}
-        average = sum(lengths.values()) / max(1, len(lengths)) or 1.0
-        self._norms = {name: K1 * (1 - B + B * length / average) for name, length in lengths.items()}
-        self._postings: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        for name, terms in passages.items():
-            for term, count in terms.items():
-                self._postings[term][name] = count
+        self._lock = Lock()
+        self._names: list[str] = []
+        self._row_of: dict[str, int] = {}
+        self._lengths = array("I")
+        self._is_there = bytearray()
+        self._postings: defaultdict[str, array[int]] = defaultdict(partial(array, "I"))
 
-    def search(self, text: str) -> list[tuple[str, float]]:
-        """Return the ids of all passages with a word of the question, and their BM25 scores above 0, best first.
+    def update(self, removed: Iterable[str], added: Mapping[str, str]) -> None:
+        """Remove texts by their names, and add others, whose names are none of those that are left."""
+        terms_of = {name: Counter(self._analyzer.terms(text)) for name, text in added.items()}
+        with self._lock:
+            for name in removed:
+                self._is_there[self._row_of.pop(name)] = False
+            for name, terms in terms_of.items():
+                row = self._row_of[name] = len(self._names)
+                self._names.append(name)
+                self._lengths.append(terms.total())
+                self._is_there.append(True)
+                for term, count in terms.items():
+                    self._postings[term].extend((row, count))
 
-        Equal scores are ordered by id.
-        """
-        scores: defaultdict[str, float] = defaultdict(float)
-        for term, repeats in Counter(query_terms(self._analyzer, text, self._count)).items():
-            counts = self._postings.get(term, {})
-            weight = repeats * log(1 + (len(self._norms) - len(counts) + 0.5) / (len(counts) + 0.5))
-            for name, count in counts.items():
-                scores[name] += weight * count * (K1 + 1) / (count + self._norms[name])
-        return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    @property
+    def waste(self) -> float:
+        """The part of the rows that counts no longer, in [0, 1]."""
+        return 1 - len(self._row_of) / max(1, len(self._names))
 
-    def _count(self, term: str) -> int:
-        return len(self._postings.get(term, {}))
+    def search(self, text: str) -> Iterator[tuple[str, float]]:
+        """Yield the names of all texts with a word of the query and their scores, best first; equal ones by name."""
+        with self._lock:
+            scores = self._scores(text)
+        rows = np.flatnonzero(scores)
+        rows = rows[np.argsort(-scores[rows], kind="stable")]
+        found = zip(scores[rows].tolist(), map(self._names.__getitem__, rows.tolist()), strict=True)
+        for score, equal in groupby(found, key=itemgetter(0)):
+            yield from ((name, score) for name in sorted(map(itemgetter(1), equal)))
+
+    def _scores(self, text: str) -> NDArray[np.float64]:
+        is_there = np.array(self._is_there, dtype=np.bool_)
+        lengths = np.array(self._lengths)
+        scores = np.zeros(len(lengths))
+        count = len(self._row_of)
+        norms = length_norms(lengths, lengths[is_there].sum() / max(1, count))
+
+        def postings(term: str) -> NDArray[np.uint32]:
+            found = np.array(self._postings.get(term, ()), dtype=np.uint32).reshape(-1, 2)
+            return found[is_there[found[:, 0]]]
+
+        for term, repeats in Counter(query_terms(self._analyzer, text, lambda term: len(postings(term)))).items():
+            rows, counts = postings(term).T
+            weight = repeats * log(1 + (count - len(rows) + 0.5) / (len(rows) + 0.5))
+            scores[rows] += weight * saturated(counts, norms[rows])
+        return scores

@@ -18,7 +18,7 @@ from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEm
 from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
 from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetrieverStore
-from llama_index.retrievers.retrieval_core.adapters.store import LlamaIndexHybridStore, LlamaIndexStore
+from llama_index.retrievers.retrieval_core.adapters.store import LlamaIndexStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.settings import load_settings
 from retrieval_core.adapters.registry import build_analyzer
@@ -122,14 +122,14 @@ def _store(
     node_ids: Mapping[str, str] | None,
     settings: RetrievalConfig,
 ) -> Store:
-    options: dict[str, Any] = {
-        "docstore": docstore,
-        "node_ids": node_ids,
-        "analyzer": build_analyzer(settings.analysis),
-        "words": settings.search.mode != "dense",
-    }
-    made = LlamaIndexStore(vector_store, **options)
-    return LlamaIndexHybridStore(vector_store, **options) if made.abilities.is_hybrid else made
+    return LlamaIndexStore(
+        vector_store,
+        docstore=docstore,
+        node_ids=node_ids,
+        analyzer=build_analyzer(settings.analysis),
+        words=settings.search.mode != "dense",
+        vectors=settings.search.search_type == "mmr",
+    )
 
 
 def _embedder(model: BaseEmbedding | Embedder) -> Embedder:

@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING
 from llama_index.core.retrievers import BaseRetriever
 
 from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls
-from llama_index.retrievers.retrieval_core.adapters._read_only import ReadOnlyStore
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from llama_index.retrievers.retrieval_core.convert import chunk_with_node
 from retrieval_core.errors import IncompleteSearchError, InvalidParameterError, SearchError, StoreError
-from retrieval_core.ports import Candidate, Fetched, Retriever, StoreInfo
+from retrieval_core.ports import Candidate, Fetched, Retriever, Store, StoreInfo
 from retrieval_core.run.caching import LruCache
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from llama_index.core.schema import NodeWithScore
-
-    from retrieval_core.ports import FetchRequest, SearchRequest, Side
+    from retrieval_core.ports import Change, FetchRequest, SearchRequest, Side
     from retrieval_core.types import Chunk
 
 MOST_REMEMBERED = 4096
@@ -82,7 +79,7 @@ class LlamaIndexRetriever(Retriever):
         nodes = await self._calls.either(retriever.aretrieve, retriever.retrieve, query)
         chunks: dict[str, tuple[Chunk, float]] = {}
         problems: list[str] = []
-        for item, score in zip(nodes, _scores(nodes), strict=True):
+        for item, score in zip(nodes, falling([item.score for item in nodes]), strict=True):
             try:
                 chunk = chunk_with_node(item.node)
             except InvalidParameterError as error:
@@ -97,7 +94,7 @@ class LlamaIndexRetriever(Retriever):
         await self._calls.aclose()
 
 
-class LlamaIndexRetrieverStore(ReadOnlyStore):
+class LlamaIndexRetrieverStore(Store):
     """Search a retriever of LlamaIndex in place of an index, as a read-only :class:`~retrieval_core.ports.Store`.
 
     The retriever gets the query as text, so it counts as keyword search. It can't be given a filter, so its nodes are
@@ -116,13 +113,18 @@ class LlamaIndexRetrieverStore(ReadOnlyStore):
     def __init__(self, retriever: BaseRetriever, *, name: str | None = None, is_async: bool = False) -> None:
         self._retriever = LlamaIndexRetriever(retriever, name=name, is_async=is_async)
         self._who = type(retriever).__name__
-        super().__init__(self._who, f"{self._who} is a retriever of LlamaIndex, which is only read")
         self._remembered: LruCache[str, Chunk] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
 
     @property
     def id(self) -> str:
         """The retriever's."""
         return self._retriever.id
+
+    async def _upsert(self, change: Change) -> None:  # noqa: ARG002 - as the port has it
+        raise StoreError(f"{self._who} is a retriever of LlamaIndex, which is only read")
+
+    async def _delete(self, document_ids: Sequence[str]) -> int:  # noqa: ARG002 - as the port has it
+        raise StoreError(f"{self._who} is a retriever of LlamaIndex, which is only read")
 
     async def _describe(self) -> StoreInfo:
         """Refuse: a retriever does not tell what it searches."""
@@ -168,9 +170,9 @@ class LlamaIndexRetrieverStore(ReadOnlyStore):
         await self._retriever.aclose()
 
 
-def _scores(nodes: Sequence[NodeWithScore]) -> list[float]:
-    """Return the scores of nodes where they fall in their order, and otherwise 1, 1/2, 1/3 and so on."""
-    numbers = [item.score for item in nodes if item.score is not None and isfinite(item.score)]
-    if len(numbers) == len(nodes) and all(one >= other for one, other in pairwise(numbers)):
+def falling(scores: Sequence[float | None]) -> list[float]:
+    """Return scores if they fall in their order, and otherwise 1, 1/2, 1/3 and so on."""
+    numbers = [float(score) for score in scores if score is not None and isfinite(score)]
+    if len(numbers) == len(scores) and all(one >= other for one, other in pairwise(numbers)):
         return numbers
-    return [1 / place for place in range(1, len(nodes) + 1)]
+    return [1 / place for place in range(1, len(scores) + 1)]
