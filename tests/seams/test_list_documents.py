@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from retrieval_core import Chunk, Document, RetrievalPipeline, load_config, open
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.errors import IndexNotFoundError, SearchError, StoreError
 from retrieval_core.testing.fakes import FakeEmbedder
-from retrieval_core.types import DocumentInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,20 +95,6 @@ def test_documents_of_several_indexes(tmp_path: Path) -> None:
     with open_indexes([tmp_path / "news.db", tmp_path / "docs.db"], config="lexical") as both:
         listed = [(document.source_index, document.id) for document in both.documents()]
     assert listed == [("news", "a"), ("news", "b"), ("docs", "a"), ("docs", "b")]
-
-
-def test_documents_asynchronously(tmp_path: Path) -> None:
-    """The twin is an asynchronous iterator of the same documents."""
-    config = load_config("lexical")
-
-    async def listed() -> list[DocumentInfo]:
-        async with open_index(tmp_path / "index.db", config=config) as index:
-            await index.aadd_documents([Document("a", "Text.")])
-            return [document async for document in index.adocuments()]
-
-    (document,) = asyncio.run(listed())
-    with open_index(tmp_path / "index.db", config=config) as index:
-        assert list(index.documents()) == [document]
 
 
 def test_a_missing_index_has_no_list(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from retrieval_core.adapters.stores.pinecone import PineconeStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from support.pinecone_service import KEY
+from support.remote_stores import run_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,12 +31,4 @@ def store_of(server: WireServer, **options: Any) -> PineconeStore:
 
 def run(server: WireServer, test: Callable[[PineconeStore], Awaitable[None]], **options: Any) -> None:
     """Run a test on a store, on an event loop of its own, and close the store."""
-
-    async def main() -> None:
-        store = store_of(server, **options)
-        try:
-            await test(store)
-        finally:
-            await store.aclose()
-
-    asyncio.run(main())
+    run_store(partial(store_of, server, **options), test)

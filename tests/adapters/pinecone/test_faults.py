@@ -19,13 +19,10 @@ from retrieval_core.testing.store_kit.base import chunk, put, unit
 from retrieval_core.types.filters import Eq
 from support.pinecone_service import KEY, PineconeService
 from support.pinecone_support import run, store_of
+from support.remote_stores import faults
 from support.wire_server import (
-    BrokenJSON,
     Changed,
-    ClosedMidBody,
-    EmptyBody,
     Hang,
-    ResetMidBody,
     Response,
     Status,
     WireServer,
@@ -55,19 +52,7 @@ CALLS: dict[str, tuple[str, Callable[[PineconeStore], Coroutine[Any, Any, Any]]]
 """Each call, and the path of the first request that it makes once the store knows its index."""
 
 FAULTS: dict[str, tuple[Fault, type[ServiceError], int | None, bool]] = {
-    "bad request": (Status(400), ServiceError, 400, False),
-    "wrong key": (Status(401), ServiceError, 401, False),
-    "forbidden": (Status(403), ServiceError, 403, False),
-    "not found": (Status(404), ServiceError, 404, False),
-    "conflict": (Status(409), ServiceError, 409, False),
-    "rate limit": (Status(429), ServiceError, 429, True),
-    "server fault": (Status(500), ServiceError, 500, True),
-    "unavailable": (Status(503), ServiceError, 503, True),
-    "no JSON in the error": (Status(502, body=b"<html>Bad Gateway"), ServiceError, 502, True),
-    "reset": (ResetMidBody(), ServiceConnectionError, None, True),
-    "closed": (ClosedMidBody(), ServiceConnectionError, None, True),
-    "broken JSON": (BrokenJSON(), MalformedAnswerError, None, True),
-    "empty body": (EmptyBody(), MalformedAnswerError, None, True),
+    **faults(),
     "another shape": (
         Changed(lambda _: Response(body={"matches": 3, "vectors": 3, "namespaces": 3, "upsertedCount": "x"})),
         MalformedAnswerError,

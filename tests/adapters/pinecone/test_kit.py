@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +20,7 @@ from retrieval_core.testing.store_kit.base import by_vector, chunk, chunk_of, do
 from retrieval_core.types.filters import Eq, Not
 from support.pinecone_service import MOST_METADATA, PineconeService
 from support.pinecone_support import store_of
+from support.remote_stores import HasNoTransactions
 from support.wire_server import WireServer
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-class _Conformance(StoreConformance):
+class _Conformance(HasNoTransactions, StoreConformance):
     """The kit, but for what a Pinecone index cannot have; what takes its place is said with each test."""
 
     metric = "cosine"
@@ -185,27 +185,6 @@ class _Conformance(StoreConformance):
             await put(store, fits)
             assert await chunk_of(store, "fits") == fits
             assert await by_vector(store, unit(0), condition=Eq("value", "v" * 1_000_000)) == []
-
-        self.run(tmp_path, test)
-
-    def test_readers_see_each_document_whole(self, tmp_path: Path) -> None:
-        """Pinecone has no transactions; a document is never without chunks while it is replaced, though."""
-
-        async def test(store: Store) -> None:
-            await put(store, chunk("v0"), documents=(document("d"),))
-            done = asyncio.Event()
-
-            async def write() -> None:
-                for number in range(1, 10):
-                    await put(store, chunk(f"v{number}"), documents=(document("d"),))
-                done.set()
-
-            async def read() -> None:
-                while not done.is_set():
-                    assert (await store.fetch(FetchRequest(ranges=(ChunkRange("d", 0, 9),)))).chunks
-
-            await asyncio.gather(write(), read(), read())
-            assert set((await store.fetch(FetchRequest(ranges=(ChunkRange("d", 0, 9),)))).chunks) == {"v9"}
 
         self.run(tmp_path, test)
 

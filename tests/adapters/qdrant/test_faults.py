@@ -31,13 +31,10 @@ from retrieval_core.testing.store_kit.base import chunk, put, unit
 from retrieval_core.types.filters import Eq
 from support.qdrant_service import KEY, QdrantService
 from support.qdrant_support import run
+from support.remote_stores import faults
 from support.wire_server import (
-    BrokenJSON,
     Changed,
-    ClosedMidBody,
-    EmptyBody,
     Hang,
-    ResetMidBody,
     Response,
     Status,
     WireServer,
@@ -71,20 +68,8 @@ CALLS: dict[str, tuple[str, Callable[[QdrantStore], Coroutine[Any, Any, Any]]]] 
 
 ERROR = {"status": {"error": "a fault that was asked for"}, "time": 0.0}
 FAULTS: dict[str, tuple[Fault, type[ServiceError], int | None, bool]] = {
-    "bad request": (Status(400, body=ERROR), ServiceError, 400, False),
-    "wrong key": (Status(401, body=ERROR), ServiceError, 401, False),
-    "forbidden": (Status(403, body=ERROR), ServiceError, 403, False),
-    "not found": (Status(404, body=ERROR), ServiceError, 404, False),
-    "conflict": (Status(409, body=ERROR), ServiceError, 409, False),
-    "rate limit": (Status(429, body=ERROR), ServiceError, 429, True),
-    "server fault": (Status(500, body=ERROR), ServiceError, 500, True),
-    "unavailable": (Status(503, body=ERROR), ServiceError, 503, True),
-    "no JSON in the error": (Status(502, body=b"<html>Bad Gateway"), ServiceError, 502, True),
-    "reset": (ResetMidBody(), ServiceConnectionError, None, True),
-    "closed": (ClosedMidBody(), ServiceConnectionError, None, True),
-    "broken JSON": (BrokenJSON(), MalformedAnswerError, None, True),
+    **faults(ERROR),
     "no JSON": (Changed(lambda _: Response(body=b"<html>Welcome")), MalformedAnswerError, None, True),
-    "empty body": (EmptyBody(), MalformedAnswerError, None, True),
     "another shape": (Changed(lambda _: Response(body={"result": 3})), MalformedAnswerError, None, True),
     "no result": (Changed(lambda _: Response(body={"status": "ok"})), MalformedAnswerError, None, True),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,8 @@ pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed
 from pydantic import SecretStr
 
 from retrieval_core.adapters.stores.qdrant import QdrantStore
-from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID, StoreConformance
-from retrieval_core.testing.store_kit.base import chunk, document, put
+from support.remote_stores import HasNoTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +31,7 @@ pytestmark = [
 ]
 
 
-class TestQdrantServer(StoreConformance):
+class TestQdrantServer(HasNoTransactions, StoreConformance):
     """Each folder of the kit is a collection."""
 
     async def open_store(self, folder: Path) -> Store:
@@ -61,27 +59,6 @@ class TestQdrantServer(StoreConformance):
         for collection in self.collections:
             client.delete_collection(collection)
         client.close()
-
-    def test_readers_see_each_document_whole(self, tmp_path: Path) -> None:
-        """A server has no transactions; a document is never without chunks while it is replaced, though."""
-
-        async def test(store: Store) -> None:
-            await put(store, chunk("v0"), documents=(document("d"),))
-            done = asyncio.Event()
-
-            async def write() -> None:
-                for number in range(1, 10):
-                    await put(store, chunk(f"v{number}"), documents=(document("d"),))
-                done.set()
-
-            async def read() -> None:
-                while not done.is_set():
-                    assert (await store.fetch(FetchRequest(ranges=(ChunkRange("d", 0, 9),)))).chunks
-
-            await asyncio.gather(write(), read(), read())
-            assert set((await store.fetch(FetchRequest(ranges=(ChunkRange("d", 0, 9),)))).chunks) == {"v9"}
-
-        self.run(tmp_path, test)
 
     @pytest.mark.skip(reason="an index at a server is no folder that could be copied")
     def test_two_copies_have_two_versions(self, tmp_path: Path) -> None: ...

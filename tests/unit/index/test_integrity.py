@@ -427,19 +427,3 @@ def test_an_index_that_is_not_there(tmp_path: Path) -> None:
     """There is nothing that could be clean."""
     with open_index(tmp_path / "index.db", config=LEXICAL) as index, pytest.raises(IndexNotFoundError):
         index.check_integrity()
-
-
-def test_the_same_asynchronously(tmp_path: Path) -> None:
-    """Both are coroutine functions with an ``a`` before their names, and block no event loop."""
-    with filled(tmp_path):
-        pass
-
-    async def main() -> None:
-        async with open_index(tmp_path / ".retrieval/index.db", config=LEXICAL) as index:
-            (tmp_path / GUIDE).write_text("# Another guide\n")
-            assert (await index.acheck_integrity(repair=True)).verdict == "clean"
-            found = await index.avalidate(f"{GUIDE}#0")
-            assert found is not None
-            assert found.stored_text == "# Another guide"
-
-    asyncio.run(main())
