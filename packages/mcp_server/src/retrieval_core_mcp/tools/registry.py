@@ -43,7 +43,7 @@ TOOLS = (
     DeclaredTool(
         "fetch",
         "Read a document",
-        "Read a result's path:lines, or documents.",
+        "Read a result's path:lines, documents.",
         "retrieval_core_mcp.tools.reading:FetchArguments",
         ("id", "offset"),
         "retrieval_core_mcp.tools.reading:fetch",
