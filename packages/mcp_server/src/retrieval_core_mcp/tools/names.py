@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin
 
+from retrieval_core.types import format_citation
+from retrieval_core.types.escapes import escape_name
 from retrieval_core_mcp.fitting import clean, has_lone_surrogate, in_one_line, json_length, shorten
 
 if TYPE_CHECKING:
@@ -45,9 +47,6 @@ def place_of(chunk: Chunk, text: str = "", *, shares_lines: bool = False) -> str
         text: What is shown below it. Headings that are lines of it, or the name of the file, are left out.
         shares_lines: Whether another chunk has the same document and lines.
     """
-    from retrieval_core.types import format_citation  # noqa: PLC0415 - the handshake does not wait for it
-    from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - nor for this
-
     known = {*map(_letters, text.splitlines()), _letters(_stem(chunk.document_id))}
     headings = tuple(heading for heading in chunk.section_path if _letters(heading) not in known)
     citation = format_citation(replace(chunk, section_path=headings)).removeprefix("Doc: ")

@@ -19,6 +19,7 @@ from retrieval_core.service.reading import (
     read,
 )
 from retrieval_core.service.service_context import SEVERAL, WHOLE
+from retrieval_core.types.escapes import escape_name, escape_text
 from retrieval_core_mcp.fitting import clean, fit_mapping, good_end, in_one_line
 from retrieval_core_mcp.tools.arguments import shown
 from retrieval_core_mcp.tools.fit import Shrink
@@ -139,8 +140,6 @@ class FetchAnswer(ToolAnswer):
 
     def render(self) -> str:
         """Return a heading and the text."""
-        from retrieval_core.types.escapes import escape_name  # noqa: PLC0415 - the list of tools does not wait for it
-
         name = self.location or self.title
         is_named = self.location is not None or self.id in {name, self.title}
         lines = [name if is_named else f"{name} (id: {escape_name(self.id)})"]
@@ -197,8 +196,6 @@ class NeighborsAnswer(ToolAnswer):
 
     def render(self) -> str:
         """Return each chunk below a line with its position and source."""
-        from retrieval_core.types.escapes import escape_text  # noqa: PLC0415 - the list of tools does not wait for it
-
         lines = [f"{self.omitted} left out to keep this short."] if self.omitted else []
         lines += [do_not_follow(f"[{each.position:+d}]", each.signs) for each in self.passages if each.signs]
         lines += [

@@ -21,6 +21,9 @@ from retrieval_core.service.searching import (
     search,
 )
 from retrieval_core.service.service_context import SEVERAL, WHOLE, Range
+from retrieval_core.types import Degradation
+from retrieval_core.types.escapes import escape_heads
+from retrieval_core.types.results import AS_DATA, NOT_HERE
 from retrieval_core_mcp.fitting import LARGEST_ANSWER, MARK, clean, good_end, in_one_line
 from retrieval_core_mcp.settings import MOST_RESULTS
 from retrieval_core_mcp.tools.fit import Shrink
@@ -145,8 +148,6 @@ async def find(context: ServiceContext, request: SearchArguments) -> FoundHits:
     changed = await changed_since(context, request.index, shown)
     shared = await find_shared_lines(context, request.index, shown)
     if result.metadata.get("query_truncated"):
-        from retrieval_core.types import Degradation  # noqa: PLC0415 - likewise
-
         longest = served.config.query.max_length
         cut = Degradation("query", f"only its first {longest:,} characters were searched for. Shorten it")
         result = replace(result, degraded=(cut, *result.degraded))
@@ -215,8 +216,6 @@ class SearchAnswer(ToolAnswer):
     @classmethod
     def of(cls, response: FoundHits, call: ToolCall) -> Self:
         """Return the answer with every result whole. One whose ID can't be written is left out."""
-        from retrieval_core.types.results import NOT_HERE  # noqa: PLC0415 - the list of tools does not wait for it
-
         found, result = response, response.result
         shown = [
             (position, hit)
@@ -265,9 +264,6 @@ class SearchAnswer(ToolAnswer):
 
         Each begins with a line ``[1] guide.md:12-18``, which no chunk can forge.
         """
-        from retrieval_core.types.escapes import escape_heads  # noqa: PLC0415 - the list of tools does not wait for it
-        from retrieval_core.types.results import AS_DATA  # noqa: PLC0415 - likewise
-
         result, first, shown = self._said.found.result, self._said.found.first, self.results
         understood = _understood(result)
         lines: list[str] = []
