@@ -45,7 +45,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[WireServer, WireS
 
 
 # The example leaves the clients of the services open.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_the_example_of_the_page_answers(servers: tuple[WireServer, WireServer]) -> None:
     """The model echoes its prompt, so what it was shown is what is printed."""
     pinecone, openai = servers
@@ -74,5 +74,6 @@ def test_the_example_of_the_page_answers(servers: tuple[WireServer, WireServer])
     asked = [request.json() for request in pinecone.requests if request.path == "/query"]
     assert asked
     assert all((one["namespace"], one["filter"]) == ("phone-reviews", {"price": {"$lte": 600}}) for one in asked)
+    del response, first
     names.clear()
     gc.collect()
