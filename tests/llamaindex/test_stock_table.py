@@ -1379,6 +1379,13 @@ people pick lead to [examples](llamaindex-examples.md).
 
 The page is made of the table that the tests run through, `tests/llamaindex/test_stock_table.py`. A few rows are shown
 by other tests of its folder, which ask in their own way; `elsewhere` names these.
+
+The tables are about an index file. Over [`from_index`](llamaindex-stores.md), 64 uses of these classes are compared
+with LlamaIndex's own retriever over the same index: answers, sources, scores, prompts and events are the same. They
+are the response modes, streaming, structured answers, routers, sub-questions and retries; chat engines; agents and
+workflows; fusion, recursion, auto-merging and routing; LlamaIndex's postprocessors, also after ours; evaluators and
+`BatchEvalRunner`; ingestion with workers; and nodes that are pickled, copied or kept as JSON. The order differs in one
+of them: with `HyDEQueryTransform`, `from_index` searches for each text, LlamaIndex for the mean of their embeddings.
 """
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "llamaindex-engines.md"
