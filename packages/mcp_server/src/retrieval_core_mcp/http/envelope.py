@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pydantic_core
+from pydantic import BaseModel
 from starlette.responses import Response
 
 if TYPE_CHECKING:
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
     from retrieval_core.service.served import ServedIndex
     from retrieval_core.types.filters import Filter
     from retrieval_core_mcp.http.tokens import BearerToken
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @dataclass(slots=True)
@@ -79,15 +78,16 @@ class NobodyReadsError(Exception):
 
 
 def to_json(content: object) -> bytes:
-    """Return JSON in UTF-8; half of a surrogate pair, which UTF-8 cannot express, is escaped as it was in the request.
+    """Return JSON in UTF-8; of models without fields that are not set.
 
-    Raises:
-        ValueError: A number is not finite.
+    Half of a surrogate pair, which UTF-8 cannot express, is escaped as it was in the request. A number that is not
+    finite, which JSON does not have, is ``null``.
     """
-    text = _ENCODER.encode(content)
     try:
-        return text.encode()
-    except UnicodeEncodeError:
+        return pydantic_core.to_json(content, exclude_none=isinstance(content, BaseModel), inf_nan_mode="null")
+    except pydantic_core.PydanticSerializationError:
+        if isinstance(content, BaseModel):
+            content = content.model_dump(mode="json", exclude_none=True)
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -26,6 +25,7 @@ from retrieval_core_mcp.http.search import QueryContents
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from pydantic import BaseModel
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from retrieval_core.run.observe import Metrics
@@ -167,8 +167,6 @@ class Asked:
             return Response(result, media_type=row.media)
         if isinstance(result, QueryContents):
             return json_response(self._enveloped(result))
-        if isinstance(result, BaseModel):
-            return json_response(result.model_dump(mode="json", exclude_none=True))
         return json_response(result)
 
     def _check_writing(self) -> None:

@@ -99,6 +99,7 @@ async def serve_app(
             log_level=log_level,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # nobody reads the client's address
             lifespan="on",
             http=protocol_of(WaitingConnections(settings.receive_seconds, settings.max_waiting)),
             ws="none",

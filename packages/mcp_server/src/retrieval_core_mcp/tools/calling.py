@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from retrieval_core.errors import NotFoundError, RetrievalError
-from retrieval_core.service.outline import OutlineRequest, outline
 from retrieval_core_mcp.advice import advice_on
 from retrieval_core_mcp.fitting import bounded
 from retrieval_core_mcp.settings import default_top_k
@@ -117,6 +116,8 @@ async def _right_id(tool: str, request: Any, context: ServiceContext) -> str:
     given = getattr(request, "id", None)
     if not isinstance(given, str):
         return ""
+    from retrieval_core.service.outline import OutlineRequest, outline  # noqa: PLC0415 - few calls fail
+
     try:
         found = await outline(context, OutlineRequest(id=given, index=getattr(request, INDEX, None)))
     except RetrievalError:

@@ -55,7 +55,6 @@ async def fetch(context: ServiceContext, request: FetchArguments) -> ReadRespons
         NotFoundError: There is nothing of that name that the caller may see.
         StoreError: The index can't be read.
     """
-    from retrieval_core.service.checking import changed_since  # noqa: PLC0415 - the list of tools does not wait for it
     from retrieval_core.service.passages import PassagesRequest, read_passages  # noqa: PLC0415 - likewise
 
     names = (*filter(None, (request.id,)), *request.ids)
@@ -66,7 +65,7 @@ async def fetch(context: ServiceContext, request: FetchArguments) -> ReadRespons
         around = {name: getattr(request, name) for name in AroundRequest.model_fields}
         found = await read(context, ReadRequest(id=names[0], **around))
         chunks = () if found.of_document is None else (found.of_document,)
-        return replace(found, file_changed=bool(await changed_since(context, request.index, chunks)))
+        return replace(found, file_changed=bool(await context.changed_since(request.index, chunks)))
     asked = PassagesRequest(ids=names, index=request.index, lines_around=request.lines_around)
     several = await read_passages(context, asked)
     named = "|".join(re.escape((passage.location or passage.id).rpartition(":")[0]) for passage in several.passages)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, computed_field
 
 from retrieval_core.config.model import named_mode
-from retrieval_core.service.checking import changed_since
 from retrieval_core.service.emptiness import EMPTY, explain_emptiness
 from retrieval_core.service.reading import find_shared_lines
 from retrieval_core.service.searching import (
@@ -145,7 +144,7 @@ async def find(context: ServiceContext, request: SearchArguments) -> FoundHits:
     # One more than is shown tells whether there are others.
     result = await search(context, request.model_copy(update={"top_k": min(wanted + 1, MOST_RESULTS)}))
     shown = [hit.chunk for hit in result.hits[first:wanted]]
-    changed = await changed_since(context, request.index, shown)
+    changed = await context.changed_since(request.index, shown)
     shared = await find_shared_lines(context, request.index, shown)
     if result.metadata.get("query_truncated"):
         longest = served.config.query.max_length

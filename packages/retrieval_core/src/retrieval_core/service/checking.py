@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from retrieval_core.errors import NotFoundError, NotPermittedError, RetrievalError
+from retrieval_core.errors import NotFoundError, NotPermittedError
 from retrieval_core.service.reading import ChunkRequest, Id, ReadRequest, read, read_chunk
 from retrieval_core.service.service_context import WHOLE, IndexName, Range, ServiceModel
 from retrieval_core.text.quotes import find_quote
@@ -17,12 +17,10 @@ from retrieval_core.types.documents import lines_of
 from retrieval_core.types.integrity import IntegrityVerdict  # noqa: TC001 - pydantic reads annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from retrieval_core.service.reading import ReadResponse
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.text.quotes import QuoteMatch
-    from retrieval_core.types import Chunk, ChunkValidation
+    from retrieval_core.types import ChunkValidation
     from retrieval_core.types.integrity import SourceDifference
 
 LONGEST_QUOTE = 10_000
@@ -164,7 +162,7 @@ async def verify_quote(context: ServiceContext, request: QuoteRequest) -> QuoteR
     except NotFoundError as error:
         raise NotFoundError("Chunk", request.id, error.reason) from None
     chunk, is_part = entry.of_document, entry.is_part
-    changed = chunk is not None and chunk.id in await changed_since(context, request.index, (chunk,))
+    changed = chunk is not None and chunk.id in await context.changed_since(request.index, (chunk,))
     if (found := await _find(request.quote, entry)) is not None:
         where = "passage" if is_part else "document"
         return _response(found, entry, where, is_cited=True, changed=changed)
@@ -188,15 +186,7 @@ async def validate_chunk(context: ServiceContext, request: ChunkRequest) -> Vali
     validation = await (await context.index(request.index).index()).avalidate(chunk.id)
     if validation is None:
         raise NotFoundError("Chunk", request.id)
-    return ValidatedChunk(validation, bool(await changed_since(context, request.index, (chunk,))))
-
-
-async def changed_since(context: ServiceContext, name: str | None, chunks: Iterable[Chunk]) -> frozenset[str]:
-    """Return the IDs of chunks whose files were changed after they were indexed; none if that is unknown."""
-    index = await context.index(name).index()
-    with suppress(RetrievalError):
-        return await index.aedited_since(chunks)
-    return frozenset()
+    return ValidatedChunk(validation, bool(await context.changed_since(request.index, (chunk,))))
 
 
 def _difference(context: ServiceContext, found: ChunkValidation | SourceDifference, details: str) -> dict[str, Any]:

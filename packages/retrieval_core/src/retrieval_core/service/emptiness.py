@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.errors import RetrievalError
-from retrieval_core.service.contents import IndexRequest, describe_index
 from retrieval_core.service.tenancy import narrow, without_counts
 from retrieval_core.types.filters import And
 from retrieval_core.types.filters.syntax import parse_filter
@@ -29,6 +28,8 @@ async def explain_emptiness(context: ServiceContext, index: str | None, filters:
         index: Name of the searched index; ``None`` for the first one.
         filters: Those of the search, without the tenant's.
     """
+    from retrieval_core.service.contents import IndexRequest, describe_index  # noqa: PLC0415 - most searches find
+
     try:
         if (progress := await (await context.index(index).index()).progress_note()) is not None:
             reason = without_counts(context, progress.reason)

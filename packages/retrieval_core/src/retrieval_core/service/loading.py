@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from retrieval_core.run.clock import Clock
     from retrieval_core.types import Matrix, Vector
 
-WARM_UP = "warm up"
+WARM_UP = "warmup"
 
 
 class LoadingEmbedder(Wrapper, Embedder):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from retrieval_core.errors import NotFoundError
-from retrieval_core.service.checking import changed_since
 from retrieval_core.service.contents import document_ids
 from retrieval_core.service.reading import MOST_LINES_AROUND, MOST_PASSAGES, Id, ReadRequest, read
 from retrieval_core.service.service_context import SEVERAL, WHOLE, IndexName, Range, ServiceModel
@@ -75,7 +74,7 @@ async def read_passages(context: ServiceContext, request: PassagesRequest) -> Pa
         except NotFoundError as error:
             found.append(Passage(id=name, error=context.message_of(error)))
     chunks = [each.of_document for each in found if not isinstance(each, Passage) and each.of_document is not None]
-    changed = await changed_since(context, request.index, chunks)
+    changed = await context.changed_since(request.index, chunks)
     return PassagesResponse(
         passages=tuple(each if isinstance(each, Passage) else _passage(each, changed) for each in found),
         omitted=max(0, len(names) - MOST_PASSAGES),

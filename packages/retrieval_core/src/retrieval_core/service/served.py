@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-WARM_UP = "warm up"
+WARM_UP = "warmup"
+"""One word, which is in no language: asking for the language of *up* loads a detector that takes 37 MB."""
 WARM_UP_AFTER = 0.2
 """Seconds that the first search has the processors for itself, if it comes as soon as the model is loaded."""
 MOST_TENANTS = 64

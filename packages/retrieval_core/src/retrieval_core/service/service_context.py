@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from retrieval_core.errors import NotPermittedError
+from retrieval_core.errors import NotPermittedError, RetrievalError
 from retrieval_core.service.redaction import message_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from retrieval_core.service.redaction import Redact
     from retrieval_core.service.served import ServedIndex, ServedIndexes
+    from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
 
 
@@ -95,6 +98,13 @@ class ServiceContext:
             NotFoundError: There is none of that name.
         """
         return self.indexes.named(name)
+
+    async def changed_since(self, name: str | None, chunks: Iterable[Chunk]) -> frozenset[str]:
+        """Return the IDs of chunks whose files were changed after they were indexed; none if that is unknown."""
+        index = await self.index(name).index()
+        with suppress(RetrievalError):
+            return await index.aedited_since(chunks)
+        return frozenset()
 
     def check_writing(self) -> None:
         """Refuse a caller that may not write.

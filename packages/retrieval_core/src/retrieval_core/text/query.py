@@ -159,23 +159,22 @@ def is_of_another_language(query: str, texts: Iterable[str]) -> bool:
 
     Only English texts are recognised well enough: of others, a query is in another language if it is English.
     """
-    each = list(texts)
-    sample = " ".join(each)[:_SAMPLE]
+    samples = [text[:_SAMPLE] for text in texts]
     words = _words_of(query)
     if not words:
         return False
+    sample = " ".join(samples)[:_SAMPLE]
     if 2 * sum(word[0] > _LATIN for word in words) > len(words):  # of a script of its own
         return not any(word[0] > _LATIN for word in _WORD.findall(sample)) and _language_of(sample) is not None
     is_english = _english_share(words) > MOST_STOP_WORDS
     if not is_english and not _is_marked(words):
         return False
     found = ENGLISH if is_english else _language_of(query)
-    if found is None or any(_language_of(text[:_SAMPLE]) == found for text in each):
+    if found is None or any(_language_of(each) == found for each in samples):
         return False
-    language = _language_of(sample)
-    if is_english:
-        return language not in {None, ENGLISH} and _language_of(query) == ENGLISH
-    return language == ENGLISH != found
+    if is_english:  # the languages of single texts are kept, so that only the query is new
+        return any(map(_language_of, samples)) and _language_of(query) == ENGLISH
+    return _language_of(sample) == ENGLISH != found
 
 
 def _words_of(query: str) -> list[str]:
