@@ -752,7 +752,9 @@ def setups() -> Iterator[tuple[Kind, Way]]:
                 yield kind, way
 
 
-TABLE = [(kind, way, item) for kind, way in setups() for item in CELLS if item.applies(kind, way)]
+TABLE: list[tuple[Kind, Way, Cell]] = [
+    (kind, way, item) for kind, way in setups() for item in CELLS if item.applies(kind, way)
+]
 
 
 class Setups:
