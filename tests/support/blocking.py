@@ -29,7 +29,7 @@ def blocking_calls_fail_in(modules: Sequence[str]) -> Generator[BlockBuster]:
             function.can_block_in("retrieval_core/installation.py", {"install_command"})
         # Opening an index without a configuration reads the settings beside it, a few kilobytes; it says so.
         for function in blocker.functions.values():
-            function.can_block_in("index/settings.py", {"load_index_config", "load_shared_config"})
+            function.can_block_in("index/settings.py", {"load_index_config", "load_shared_config", "named_file"})
         # A kind that is not built in is looked up among those that installed packages register, once in a process, when
         # settings are loaded; it says so.
         for function in blocker.functions.values():
