@@ -139,6 +139,10 @@ def test_trap_modes_that_send_a_vector_of_zeros_are_never_used() -> None:
         mmr = load_config(overrides={"search.search_type": "mmr"})
         diverse = ask(from_index(index_of(nodes=nodes()[:1], vector_store=store), config=mmr), "moon", top_k=3)
         assert [item.stage for item in diverse.degraded] == ["lexical"]  # their vectors came along, and were compared
+        docstore = SimpleDocumentStore()
+        docstore.add_documents(nodes())
+        both = from_index(index_of(nodes=nodes()[:1], vector_store=store), docstore=docstore, config=mmr)
+        assert ask(both, "moon", top_k=3).degraded == ()
         ask(from_index(index_of(nodes=nodes()[:1], vector_store=store)), "moon", mode="lexical")
         assert len(queries(server)) > before
         assert all(any(query["vector"]) for query in queries(server)[before:])

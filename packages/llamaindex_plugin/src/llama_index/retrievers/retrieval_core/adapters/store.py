@@ -263,7 +263,10 @@ class LlamaIndexStore(Store):
         items = await self._read(names, kept) if names and self._reads_by_id else None
         if items is None:
             items = {name: item for name in names if (item := self._remembered.get(name)) is not None}
-            items |= {name: _Item(kept[name]) for name in names if name in kept}
+            # The vectors of results may have come along; the docstore has none.
+            items |= {
+                name: replace(items.get(name, _Item(kept[name])), chunk=kept[name]) for name in names if name in kept
+            }
         if self._nodes is not None:
             for part in request.ranges:
                 chunks = self._nodes.of_document(part.document_id).values()
