@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -28,7 +29,7 @@ from llama_index.core.vector_stores import (
 )
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQueryMode
 
-from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
+from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever, node_from_chunk
 from llama_index.retrievers.retrieval_core.adapters import (
     LlamaIndexEmbedder,
     LlamaIndexRetriever,
@@ -47,6 +48,7 @@ from retrieval_core.errors import (
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder, FakeReranker
+from retrieval_core.types import Chunk
 from retrieval_core.types.filters import Eq, Ne, Not
 from support.llamaindex_parts import DIMENSION, WordEmbedding, index_of, nodes
 
@@ -282,7 +284,9 @@ def test_a_mode_of_the_store_is_used_where_it_is_told() -> None:
 def test_nodes_of_a_docstore_that_cannot_be_read_are_told() -> None:
     kept = KeepsText()
     docstore = SimpleDocumentStore()
-    docstore.add_documents([*nodes(), TextNode(id_="odd", text="moon", metadata={"number": float("inf")})])
+    odd = node_from_chunk(Chunk("odd", "moon.md", "moon"))
+    odd.metadata["timestamp"] = "no date"
+    docstore.add_documents([*nodes(), odd])
     with pytest.raises(
         IncompleteSearchError, match="1 nodes of the docstore could not be read, such as 'odd'"
     ) as found:
@@ -458,12 +462,35 @@ def test_a_vector_whose_node_is_gone_is_told() -> None:
     assert "1 of the best could not be read: the docstore has no node 'moon-0'" in reasons(result)[0]
 
 
-def test_a_node_that_no_json_holds_is_told() -> None:
+@pytest.mark.parametrize("odd", [float("nan"), date(2026, 1, 2), {1, 2}, b"x", {1: "a"}])
+def test_metadata_that_no_json_holds_are_left_to_the_node(odd: Any) -> None:
+    """Filters don't see them, and a warning names them; other fields of the node are there."""
+    index = index_of(vector_store=KeepsText(), store_nodes_override=True)
+    index.insert_nodes([TextNode(id_="odd", text="moon", metadata={"odd": odd, "kind": "rock"})])
+    with pytest.warns(UserWarning, match=r"filters can't evaluate: 'odd' \(") as told:
+        result = ask(from_index(index), "moon", filters={"kind": "rock"})
+    assert (names(result), result.degraded) == (["odd"], ())
+    assert cast("Any", result.hits[0].chunk).node.metadata["kind"] == "rock"
+    assert {str(each.message).partition(" (")[0] for each in told} == {
+        "nodes have metadata that filters can't evaluate: 'odd'"
+    }
+
+
+def test_nodes_that_a_docstore_lacks_are_told() -> None:
+    """LlamaIndex writes inserted nodes only to a store that keeps text, so keyword search can't find them."""
     index = index_of(vector_store=KeepsText())
-    index.insert_nodes([TextNode(id_="odd", text="moon", metadata={"set": {1, 2}})])
-    result = ask(from_index(index), "moon", mode="dense")
-    assert "odd" not in names(result)
-    assert "could not be read" in reasons(result)[0]
+    docstore = SimpleDocumentStore()
+    docstore.add_documents(nodes())
+    assert ask(from_index(index, docstore=docstore), "moon").degraded == ()
+    index.insert(LlamaDocument(id_="new", text="ZZ-99 moon"))
+    assert (
+        "keyword search can't find 1 of the best"
+        in reasons(ask(from_index(index, docstore=docstore), "ZZ-99", top_k=9))[0]
+    )
+    docstore.add_documents(index.vector_store.nodes)  # type: ignore[attr-defined]
+    told = ask(from_index(index, docstore=docstore), "ZZ-99", top_k=9)
+    assert told.degraded == ()
+    assert cast("Any", told.hits[0].chunk).node.text == "ZZ-99 moon"
 
 
 def test_a_store_that_reads_by_id_is_read_by_id() -> None:

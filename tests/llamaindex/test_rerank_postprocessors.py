@@ -232,6 +232,7 @@ def test_in_a_query_engine() -> None:
         )
         sources = engine.query("how old are moon rocks").source_nodes
         assert sources[0].node.node_id == "moon.md#3"
+        assert (sources[0].citation, sources[0].degraded) == ("Doc: moon.md | Section: moon", [])  # type: ignore[attr-defined]
         assert len(sources) == 2
         assert [item.node.node_id for item in asyncio.run(engine.aquery("how old are moon rocks")).source_nodes] == [  # type: ignore[union-attr]
             item.node.node_id for item in sources

@@ -11,7 +11,7 @@ pytest.importorskip("llama_index.retrievers.retrieval_core", reason="needs llama
 from llama_index.retrievers.retrieval_core import NodeHit, RetrievalCoreRetriever
 from llama_index.retrievers.retrieval_core.adapters import from_index, pipeline_from
 from retrieval_core import Chunk, load_config, open_index
-from retrieval_core.errors import ConfigurationError
+from retrieval_core.errors import ConfigurationError, InvalidParameterError
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.llamaindex_library import CHUNKS
 from support.llamaindex_parts import WordEmbedding, index_of
@@ -43,6 +43,12 @@ def test_an_unknown_keyword_is_an_error_with_the_one_that_was_meant(given: str, 
     options: dict[str, Any] = {given: 2}
     with pytest.raises(ConfigurationError, match=rf"{given.replace('__', '.')}: .*{meant}"):
         from_index(index_of(), **options)
+
+
+@pytest.mark.parametrize("make", [over_index, over_store])
+def test_settings_of_parts_that_llamaindex_gives_are_refused(make: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidParameterError, match="embedder__kind: the store and the embedding model"):
+        make(embedder__kind="none")
 
 
 def from_cache(nodes: list[Any]) -> set[bool]:

@@ -605,7 +605,7 @@ class Store(ABC):
 
     def _check_open(self) -> None:
         if self._closed:
-            msg = f"{self.location}: the index is closed; open it again with open_index()"
+            msg = f"{self.location}: the index is closed; open it again"
             raise StoreError(msg)
 
     def _lacks(self, capability: Capability, *_: object) -> NoReturn:

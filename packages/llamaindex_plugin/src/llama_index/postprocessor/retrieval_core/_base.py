@@ -276,6 +276,11 @@ def checked_llm(llm: LlamaLLM | LLM) -> dict[bool, LLM]:
     return {False: model, True: model}
 
 
+def with_score(item: NodeWithScore, score: float | None) -> NodeWithScore:
+    """Return a copy with another score; a :class:`NodeHit` keeps the facts of its query, such as the citation."""
+    return item.model_copy(update={"score": score})
+
+
 def hits_of(nodes: Sequence[NodeWithScore]) -> tuple[Hit, ...]:
     """Return nodes as hits with the texts that models judge; each hit's id is the node's place.
 

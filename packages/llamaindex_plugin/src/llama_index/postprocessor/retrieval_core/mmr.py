@@ -14,7 +14,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
-from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
+from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request, with_score
 from llama_index.retrievers.retrieval_core.adapters._calls import has_async_client
 from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
 from retrieval_core.errors import (
@@ -111,7 +111,7 @@ class MMRPostprocessor(Postprocessor):
             top_k=self.top_n,
             lambda_mult=self.lambda_mult,
         )
-        return [NodeWithScore(node=nodes[int(item.chunk_id)].node, score=item.score) for item in chosen]
+        return [with_score(nodes[int(item.chunk_id)], item.score) for item in chosen]
 
     async def _embedded(self, texts: list[str], *, in_threads: bool) -> Matrix:
         if self._embedder is None:

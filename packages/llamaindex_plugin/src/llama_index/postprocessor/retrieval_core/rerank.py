@@ -19,6 +19,7 @@ from llama_index.postprocessor.retrieval_core._base import (
     checked_llm,
     checked_prompt,
     hits_of,
+    with_score,
 )
 from llama_index.retrievers.retrieval_core.checks import checked_share
 from retrieval_core.adapters.rerankers.llm import DEFAULT_PROMPT, LLMReranker
@@ -61,12 +62,8 @@ class _Reranking(ModelPostprocessor):
             reason = f"{len(skipped)} of {len(nodes)} nodes were not judged, and come behind the others without a score"
             degraded.append(Degradation("rerank", reason))
         self._told(request, reranked.failures, degraded)
-        result = [
-            NodeWithScore(node=nodes[int(hit.id)].node, score=self._score(hit))
-            for hit in judged
-            if hit.id not in skipped
-        ]
-        result += (NodeWithScore(node=nodes[place].node) for place in sorted(map(int, skipped)))
+        result = [with_score(nodes[int(hit.id)], self._score(hit)) for hit in judged if hit.id not in skipped]
+        result += (with_score(nodes[place], None) for place in sorted(map(int, skipped)))
         return result[: self.top_n]
 
     def _score(self, hit: Hit) -> float | None:

@@ -18,6 +18,7 @@ Facts that depend on the query, such as scores, are in the fields of :class:`Pas
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
@@ -38,7 +39,7 @@ from llama_index.core.schema import (
 
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.types import Chunk, Evidence, Hit, Origin, PageSpan, Scores, Span, format_citation
-from retrieval_core.types.documents import content_hash
+from retrieval_core.types.documents import content_hash, freeze
 
 ScoreKind = Literal["raw", "relevance"]
 """What a node's score is: ``raw`` orders the hits and is comparable within one query only; ``relevance`` is in [0, 1]
@@ -235,14 +236,35 @@ def copy_of_node(chunk: NodeChunk, llm_metadata: Sequence[str]) -> BaseNode:
 def chunk_with_node(node: BaseNode) -> Chunk:
     """Return a node as :func:`chunk_from_node` does, with the node; one that was made of a chunk is made again.
 
+    Metadata that JSON cannot express, such as dates, stay in the node only, and a warning names their fields.
+
     Raises:
         InvalidParameterError: As of :func:`chunk_from_node`.
     """
-    chunk = chunk_from_node(node)
+    try:
+        chunk = chunk_from_node(node)
+    except InvalidParameterError:
+        readable = {name: value for name, value in node.metadata.items() if _is_readable(name, value)}
+        if len(readable) == len(node.metadata):
+            raise
+        chunk = chunk_from_node(node.model_copy(update={"metadata": readable}))
+        left = [
+            f"{name!r:.80} ({type(value).__name__})" for name, value in node.metadata.items() if name not in readable
+        ]
+        msg = f"nodes have metadata that filters can't evaluate: {', '.join(left)}; convert them to text or numbers"
+        warnings.warn(msg, stacklevel=2)
     if isinstance(node, PassageNode):
         return chunk
     values = {name: getattr(chunk, name) for name in _CHUNK_FIELDS}
     return NodeChunk(**values, node=node.model_copy(update={"embedding": None}))
+
+
+def _is_readable(name: object, value: object) -> bool:
+    try:
+        freeze({name: value})
+    except InvalidParameterError:
+        return False
+    return True
 
 
 def relevance_of(scores: Scores) -> float | None:

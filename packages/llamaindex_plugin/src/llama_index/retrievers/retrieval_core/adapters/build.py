@@ -40,6 +40,7 @@ def from_index(
     **overrides: Any,
 ) -> RetrievalPipeline:
     """Return a pipeline over a ``VectorStoreIndex``, which stays as it is; see :func:`pipeline_from`."""
+    _check_used(overrides)
     config = load_settings(config, overrides, from_index)
     return pipeline_from(index=index, embed_model=embed_model, llm=llm, rerank=rerank, config=config, docstore=docstore)
 
@@ -87,6 +88,7 @@ def pipeline_from(
     if retriever is not None and docstore is not None:
         msg = "a docstore goes with a vector store or an index; a retriever has its own"
         raise InvalidParameterError(msg)
+    _check_used(overrides)
     settings = load_settings(config, overrides, pipeline_from)
     check_complete(settings, with_embedder=False, with_store=False, with_llm=llm is None)
     store: Store
@@ -114,6 +116,14 @@ def pipeline_from(
         llm=None if llm is None else _llm(llm),
         reranker=None if rerank is None else _rerankers(rerank),
     )
+
+
+def _check_used(overrides: Mapping[str, Any]) -> None:
+    if unused := [name for name in overrides if name.partition("__")[0] in {"store", "embedder"}]:
+        msg = (
+            f"{', '.join(unused)}: the store and the embedding model are those of LlamaIndex; set embed_model= instead"
+        )
+        raise InvalidParameterError(msg)
 
 
 def _store(

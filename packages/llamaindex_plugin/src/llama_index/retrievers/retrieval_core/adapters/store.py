@@ -430,6 +430,14 @@ class LlamaIndexStore(Store):
                 found[chunk.id] = Candidate(chunk.id, score, chunk, vectors.get(chunk.id))
         if problems:
             problems = [f"{len(problems)} of the best could not be read: {problems[0]}"]
+        if "lexical" in self.sides and self._has_words and self.abilities.words is None:
+            unknown = [node.node_id for node in nodes if node.node_id not in kept]
+            if unknown:
+                problems.append(
+                    f"keyword search can't find {len(unknown)} of the best, such as {unknown[0]!r:.80}, since the "
+                    "docstore lacks them. Add vector_store.get_nodes(None) to it. Create an index with "
+                    "store_nodes_override=True, so that inserts reach its docstore"
+                )
         return list(found.values()), len(names), problems
 
     def _of_docstore(self, name: str, kept: Mapping[str, Chunk]) -> _Item | str:
