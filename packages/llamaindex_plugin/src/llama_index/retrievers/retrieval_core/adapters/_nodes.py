@@ -92,6 +92,10 @@ class DocstoreNodes:
         chunks = self.chunks
         return {each.id: chunks[each.id] for each in self._of_document.get(document_id, ()) if each.id in chunks}
 
+    def without(self, names: Iterable[str]) -> list[str]:
+        """Return those of the ids that the docstore did not have when it was read."""
+        return [name for name in names if name not in self._known]
+
     def refresh(self) -> None:
         """Read what changed; it blocks. The first call reads all nodes."""
         with self._lock:

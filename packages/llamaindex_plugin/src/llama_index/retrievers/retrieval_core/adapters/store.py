@@ -430,8 +430,8 @@ class LlamaIndexStore(Store):
                 found[chunk.id] = Candidate(chunk.id, score, chunk, vectors.get(chunk.id))
         if problems:
             problems = [f"{len(problems)} of the best could not be read: {problems[0]}"]
-        if "lexical" in self.sides and self._has_words and self.abilities.words is None:
-            unknown = [node.node_id for node in nodes if node.node_id not in kept]
+        if self._nodes is not None and self._has_words and "lexical" in self.sides and self.abilities.words is None:
+            unknown = self._nodes.without(node.node_id for node in nodes)
             if unknown:
                 problems.append(
                     f"keyword search can't find {len(unknown)} of the best, such as {unknown[0]!r:.80}, since the "
