@@ -86,7 +86,7 @@ from llama_index.retrievers.retrieval_core import RetrievalCoreRetriever
 from llama_index.retrievers.retrieval_core.adapters import from_index
 from support.llamaindex_engines import Caller, Writer
 from support.llamaindex_models import listening
-from support.stock_stores import Hashed, Limits, documents, nodes, sentences
+from support.stock_stores import Hashed, Limits, Splits, documents, nodes, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -729,7 +729,7 @@ def test_a_use_gives_what_it_gives_with_the_stock_retriever(
 @pytest.mark.filterwarnings("ignore")
 def test_an_ingestion_pipeline_with_workers_writes_what_is_found(ours: Closing) -> None:
     """Two processes split and embed; the nodes come back pickled, and both retrievers find the same."""
-    pipeline = IngestionPipeline(transformations=[splitter(64), Hashed()])
+    pipeline = IngestionPipeline(transformations=[Splits(), Hashed()])
     made = pipeline.run(
         documents=[Document(text=item.get_content(), id_=item.id_) for item in documents()], num_workers=2
     )

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import parse_qs, urlsplit
 from zlib import crc32
 
@@ -34,11 +34,12 @@ from llama_index.core.schema import (
     NodeRelationship,
     RelatedNodeInfo,
     TextNode,
+    TransformComponent,
 )
 from llama_index.core.vector_stores import SimpleVectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -153,6 +154,13 @@ def split(given: Iterable[Document], limits: Limits) -> list[BaseNode]:
         id_func=lambda number, document: name_of(f"{document.node_id[:20]}-{number}", limits),
     )
     return list(splitter.get_nodes_from_documents(list(given)))
+
+
+class Splits(TransformComponent):
+    """Splits documents in another process too: LlamaIndex's own splitter fetches a tokenizer when it is unpickled."""
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
+        return split(cast("Sequence[Document]", nodes), Limits())
 
 
 def nodes(limits: Limits) -> list[BaseNode]:
