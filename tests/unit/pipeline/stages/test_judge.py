@@ -15,13 +15,13 @@ from retrieval_core.errors import StoreError
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.stages.judge import (
     BY_WORDS,
-    CALIBRATED_EMBEDDER,
     WITH_COSINE,
     Signals,
     content_terms,
     coverage_of,
     curve_for,
 )
+from retrieval_core.pipeline.stages.search import CALIBRATED_EMBEDDER
 from retrieval_core.ports import Change, TermCounts
 from retrieval_core.text.analysis import Analyzer
 from retrieval_core.types import Chunk, Relevance, RetrievalResult
