@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 BEING_BUILT = "more may be found later"
-"""What a tenant learns of the progress of a new index."""
+"""The message that a tenant gets while an index is being built; it has no counts."""
 
 
 def narrow(filters: Mapping[str, Any] | None, tenant: Filter | None) -> Mapping[str, Any] | Filter | None:

@@ -328,7 +328,10 @@ class LlamaIndexStore(Store):
         return self._complete(candidates, problems)
 
     async def _read(self, names: Sequence[str], kept: Mapping[str, Chunk]) -> dict[str, _Item] | None:
-        """Return those nodes that the vector store has, by id; ``None`` if it can't read by id, which it says once."""
+        """Return those nodes that the vector store has, by id; ``None`` if it can't read by id.
+
+        A store that refuses once, as stock's LanceDB always does with a ``ValueError``, is not asked again.
+        """
         store, items = self._store, dict[str, _Item]()
         try:
             nodes = await self._calls.either_client(store.aget_nodes, store.get_nodes, list(names))
@@ -424,7 +427,7 @@ class LlamaIndexStore(Store):
                 continue
             chunk = item.chunk
             self._remembered.set(chunk.id, item)
-            is_relevant = request.vector is not None or score > 0  # by words, 0 says that none of them is there
+            is_relevant = request.vector is not None or score > 0  # keyword search: 0 without any word of the query
             if is_relevant and chunk.id not in found and matches(request.filter, chunk_fields(chunk)):
                 vectors = self._vectors_of({chunk.id: item}) if request.with_vectors else {}
                 found[chunk.id] = Candidate(chunk.id, score, chunk, vectors.get(chunk.id))
