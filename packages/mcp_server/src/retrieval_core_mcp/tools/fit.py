@@ -83,6 +83,7 @@ def fit(answer: Shrinkable, limit: int, *, text_only: bool = False) -> Written:
     each is whole, as many as fit, and then as much as is left to the next.
     """
     write = partial(Written.of, text_only=text_only)
+    answer = _without_hopeless(answer, limit)
     written = write(answer)
     best: Written | None = None
     cut, whole, room, made = cache(answer.cut), written.size, limit, 0
@@ -96,6 +97,19 @@ def fit(answer: Shrinkable, limit: int, *, text_only: bool = False) -> Written:
         if written.size < limit and (best is None or written.size > best.size):
             best = written
     return best or written
+
+
+def _without_hopeless(answer: Shrinkable, limit: int) -> Shrinkable:
+    """Leave out items before which the readable texts alone are too long: to write them would take the longest."""
+    for name in _lists(answer):
+        length, items = 0, getattr(answer, name)
+        for count, at in enumerate(_ranked(answer, name)):
+            if length > limit:
+                answer = _first(answer, name, max(count, _marks(type(answer))[name].least))
+                break
+            texts = _texts(items[at]) if isinstance(items[at], BaseModel) else ()
+            length += sum(min(len(text), answer.readable) for _, text in texts)
+    return answer
 
 
 def _shrunk(
@@ -143,15 +157,12 @@ def _with_fewer_items(
     answer: Shrinkable, whole: int, room: int, write: Callable[[Shrinkable], Written]
 ) -> tuple[Shrinkable, int]:
     """Return an answer with as many items in its lists as fit if all texts are as short as they get, and its size."""
-    lists = [
-        name for name, mark in _marks(type(answer)).items() if isinstance(getattr(answer, name), list) and not mark.cut
-    ]
 
     def fits(shorter: Shrinkable, size: int) -> bool:
         spare = [text[shorter.readable :] for _, text in _texts(shorter)]
         return size - sum(json_length(text) - 2 for text in spare) < room
 
-    for name in reversed(lists):
+    for name in reversed(_lists(answer)):
         if fits(answer, whole):
             break
         least, items = _marks(type(answer))[name].least, getattr(answer, name)
@@ -166,14 +177,22 @@ def _with_fewer_items(
     return answer, whole
 
 
+def _lists(answer: Shrinkable) -> list[str]:
+    """Return the names of the lists that may lose items."""
+    marks = _marks(type(answer)).items()
+    return [name for name, mark in marks if isinstance(getattr(answer, name), list) and not mark.cut]
+
+
+def _ranked(answer: Shrinkable, name: str) -> Sequence[int]:
+    """Return the positions of a list's items, most important first."""
+    items, by = getattr(answer, name), _marks(type(answer))[name].by
+    return range(len(items)) if by is None else sorted(range(len(items)), key=lambda at: by(items[at]))
+
+
 def _first(answer: Shrinkable, name: str, count: int) -> Shrinkable:
     """Return an answer with the most important items of a list, in their order."""
-    items: list[Any] = getattr(answer, name)
-    by = _marks(type(answer))[name].by
-    if by is not None:
-        kept = sorted(range(len(items)), key=lambda at: by(items[at]))[:count]
-        return answer.model_copy(update={name: [items[at] for at in sorted(kept)]})
-    return answer.model_copy(update={name: items[:count]})
+    items = getattr(answer, name)
+    return answer.model_copy(update={name: [items[at] for at in sorted(_ranked(answer, name)[:count])]})
 
 
 def _texts(model: BaseModel, rank: Any = 0) -> Iterator[tuple[Any, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
@@ -42,7 +43,7 @@ from retrieval_core_mcp.tools.tool import AnswerPart, QueryArguments, Sized, Too
 from retrieval_core_mcp.tools.wording import advice, degraded_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.text.sentences import Excerpter
@@ -164,14 +165,14 @@ class _Said:
     """Facts about a page of results, besides the fields of each result.
 
     Attributes:
-        chunks: That of each result.
+        show: Returns the lines of the result at a position with a text. It remembers them, as many lengths are tried.
         ends: Where the next part begins after each.
         advice: What to do if nothing was found.
         detail: That of the call.
     """
 
     found: FoundHits
-    chunks: Sequence[Chunk]
+    show: Callable[[int, str], str]
     ends: Sequence[int]
     advice: str
     detail: str
@@ -233,7 +234,7 @@ class SearchAnswer(ToolAnswer):
         )
         answer._said = _Said(  # noqa: SLF001 - its own
             found,
-            [hit.chunk for _, hit in shown],
+            cache(partial(_show, found, [hit.chunk for _, hit in shown], call.request.detail)),
             [position for position, _ in shown],
             advice(call.request.filters or {}),
             call.request.detail,
@@ -279,13 +280,15 @@ class SearchAnswer(ToolAnswer):
             lines.append(f"cursor: {cursor}")
         lines += [f"Note: {line}" for line in self.degraded if line != self.note]
         lines += [do_not_follow(f"[{rank}]", hit.signs) for rank, hit in enumerate(shown, first + 1) if hit.signs]
-        for rank, (chunk, hit) in enumerate(zip(self._said.chunks, shown, strict=False), first + 1):
-            place = place_of(chunk, hit.text, shares_lines=chunk.id in self._said.found.shared)
-            if self._said.detail == "paths":
-                lines.append(f"[{rank}] {place}")
-            else:
-                lines += ["", f"[{rank}] {place}", escape_heads(hit.text)]
+        lines += [self._said.show(at, hit.text) for at, hit in enumerate(shown)]
         return "\n".join(lines)
+
+
+def _show(found: FoundHits, chunks: Sequence[Chunk], detail: str, at: int, text: str) -> str:
+    """Return the lines of a result: its number and name, and below it the text unless only paths are wanted."""
+    chunk = chunks[at]
+    head = f"[{found.first + at + 1}] {place_of(chunk, text, shares_lines=chunk.id in found.shared)}"
+    return head if detail == "paths" else f"\n{head}\n{escape_heads(text)}"
 
 
 def _understood(result: RetrievalResult) -> str:

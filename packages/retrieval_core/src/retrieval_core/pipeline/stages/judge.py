@@ -39,9 +39,8 @@ from retrieval_core.text.query import (
     absent_from,
     identifiers_in,
     is_of_another_language,
-    load_language_detector,
+    may_be_of_another_language,
     names_in,
-    shows_its_language,
 )
 from retrieval_core.types import Chunk, Relevance
 from retrieval_core.types.filters import chunk_fields, lookup, paths_of
@@ -156,7 +155,6 @@ class Judge(Stage):
         self._store = store
         self._embedder = embedder
         self._settings = settings
-        self._has_detector = False
 
     def fingerprint(self) -> str:
         """Return a name for the settings; the embedder is named by the search."""
@@ -217,7 +215,7 @@ class Judge(Stage):
             tuple(each for each in distant if each not in missing_names and each not in unknown),
         )
         is_low = signals.coverage is not None and signals.coverage < LOW_COVERAGE
-        if is_low and await self._is_of_another_language(query, texts):
+        if is_low and await _is_of_another_language(query, texts):
             told = "The query is in another language than the documents, so that its words say nothing."
             return Relevance(None, unknown=unknown, is_of_another_language=True, explanation=told)
         curve = curve_for(signals)
@@ -235,17 +233,12 @@ class Judge(Stage):
             missing_names=tuple(each for each in missing_names if each not in unknown),
         )
 
-    async def _is_of_another_language(self, query: str, texts: Sequence[str]) -> bool:
-        if not shows_its_language(query):
-            return False
-        if not self._has_detector:
-            await to_a_loop()
-            await asyncio.to_thread(load_language_detector)
-            self._has_detector = True
-        if query.isascii() and all(map(str.isascii, texts)):  # of these it takes 0.1 ms, of others many
-            return is_of_another_language(query, texts)
-        await to_a_loop()
-        return await asyncio.to_thread(is_of_another_language, query, texts)
+
+async def _is_of_another_language(query: str, texts: Sequence[str]) -> bool:
+    if not may_be_of_another_language(query, texts):
+        return False
+    await to_a_loop()
+    return await asyncio.to_thread(is_of_another_language, query, texts)
 
 
 def coverage_of(terms: frozenset[str], held: Sequence[frozenset[str]], counts: TermCounts | None) -> float:
