@@ -320,25 +320,25 @@ QDRANT = Kind(
     "Qdrant",
     _qdrant,
     Limits("uuid", lists=True, nested=True),
-    metrics=("cosine",),
+    metrics=("cosine", "dot", "euclid"),
     has_async=False,
 )
 QDRANT_ASYNC = Kind(
     "Qdrant, async client",
     _qdrant_async,
     Limits("uuid", lists=True, nested=True),
-    metrics=("cosine",),
+    metrics=("cosine", "dot", "euclid"),
     is_async_only=True,
 )
-CHROMA = Kind("Chroma", _chroma, FLAT, metrics=("cosine",), cosine=None)
+CHROMA = Kind("Chroma", _chroma, FLAT, metrics=("l2", "cosine", "ip"), cosine=None)
 LANCEDB = Kind("LanceDB", _lancedb, FLAT, metrics=("l2",), cosine=None)
 PINECONE = Kind(
     "Pinecone",
     _pinecone,
     Limits("ascii", lists=True, none=False),
-    metrics=("cosine",),
+    metrics=("cosine", "dotproduct", "euclidean"),
 )
-KINDS = (SIMPLE, QDRANT, QDRANT_ASYNC, CHROMA, PINECONE)
+KINDS = (SIMPLE, QDRANT, QDRANT_ASYNC, CHROMA, LANCEDB, PINECONE)
 
 
 # --- Pinecone's endpoints, as its API reference describes them -------------------------------------------------------
