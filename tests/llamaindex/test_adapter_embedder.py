@@ -74,7 +74,11 @@ def test_questions_and_passages_go_their_own_ways_and_in_batches() -> None:
 
 def test_vectors_have_unit_length_whatever_the_model_gives() -> None:
     assert np.linalg.norm(WordEmbedding().vector("moon")) == pytest.approx(3)
-    assert np.linalg.norm(query(LlamaIndexEmbedder(WordEmbedding()))) == pytest.approx(1)
+    embedder = LlamaIndexEmbedder(WordEmbedding())
+    vector = query(embedder)
+    assert np.linalg.norm(vector) == pytest.approx(1)
+    assert embedder.length_of(vector) == pytest.approx(3)
+    assert embedder.length_of(-vector) == 1
 
 
 def test_the_dimension_is_told_learned_or_asked_for() -> None:

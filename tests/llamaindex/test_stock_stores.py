@@ -592,7 +592,11 @@ def _(setup: Setup) -> None:
     is_seen(setup, "refunds take five working days for lamps", gone="Refunds")
 
 
-@cell("`delete_ref_doc` with `delete_from_docstore=True`", writes=True, applies=deletes)
+@cell(
+    "`delete_ref_doc` with `delete_from_docstore=True`",
+    writes=True,
+    applies=lambda kind, way: way == "docstore of the index" and deletes(kind, way),
+)
 def _(setup: Setup) -> None:
     warm(setup)
     setup.delete(FAQ, delete_from_docstore=True)

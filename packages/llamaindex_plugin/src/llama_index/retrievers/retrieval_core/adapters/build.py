@@ -105,10 +105,19 @@ def pipeline_from(
             if docstore is None or docstore is index.docstore:  # of another one's nodes an index need not know
                 docstore, node_ids = index.docstore, index.index_struct.nodes_dict
             embed_model = embed_model or cast("BaseEmbedding", getattr(index, "_embed_model", None))
-        store = _store(cast("BasePydanticVectorStore", vector_store), docstore, node_ids, settings)
         if embed_model is None:
             msg = "a vector store needs embed_model, the one whose vectors it holds, such as Settings.embed_model"
             raise InvalidParameterError(msg)
+        embed_model = _embedder(embed_model)
+        store = LlamaIndexStore(
+            cast("BasePydanticVectorStore", vector_store),
+            docstore=docstore,
+            node_ids=node_ids,
+            analyzer=build_analyzer(settings.analysis),
+            words=settings.search.mode != "dense",
+            vectors=settings.search.search_type == "mmr",
+            length_of=embed_model.length_of if isinstance(embed_model, LlamaIndexEmbedder) else None,
+        )
     return build_pipeline(
         settings,
         store,
@@ -124,22 +133,6 @@ def _check_used(overrides: Mapping[str, Any]) -> None:
             f"{', '.join(unused)}: the store and the embedding model are those of LlamaIndex; set embed_model= instead"
         )
         raise InvalidParameterError(msg)
-
-
-def _store(
-    vector_store: BasePydanticVectorStore,
-    docstore: BaseDocumentStore | None,
-    node_ids: Mapping[str, str] | None,
-    settings: RetrievalConfig,
-) -> Store:
-    return LlamaIndexStore(
-        vector_store,
-        docstore=docstore,
-        node_ids=node_ids,
-        analyzer=build_analyzer(settings.analysis),
-        words=settings.search.mode != "dense",
-        vectors=settings.search.search_type == "mmr",
-    )
 
 
 def _embedder(model: BaseEmbedding | Embedder) -> Embedder:

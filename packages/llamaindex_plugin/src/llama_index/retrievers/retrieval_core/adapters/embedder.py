@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.config import host_of
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError, MalformedAnswerError
 from retrieval_core.ports import Embedder
+from retrieval_core.run.caching import LruCache
 from retrieval_core.types.escapes import valid_unicode
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _PROMPTS = ("query_instruction", "text_instruction", "query_prefix", "text_prefi
 _SETTINGS = ("mode", "task", "task_type", "input_type", "truncate", "pooling", "cls_pooling")
 """Other fields that change the vectors."""
 _PROBE = "dimension"
+_MOST_LENGTHS = 100_000
 
 
 def embedder_id_of(model: BaseEmbedding) -> str:
@@ -91,6 +94,7 @@ class LlamaIndexEmbedder(Embedder):
         self._id = name or embedder_id_of(model)
         is_async = has_async_client(model) if is_async is None else is_async
         self._calls = PartCalls(model, is_async=is_async, retries=not self._clients)
+        self._lengths: LruCache[int, float] = LruCache(_MOST_LENGTHS, None, time.monotonic)
 
     @property
     def id(self) -> str:
@@ -140,6 +144,13 @@ class LlamaIndexEmbedder(Embedder):
         )
         return self._unit(vectors, len(texts))
 
+    def length_of(self, vector: Vector) -> float:
+        """Return the length that the model gave a query's vector; 1 for any other vector.
+
+        Stores that compare by distance need vectors of the model's own length. The last 100,000 are known.
+        """
+        return self._lengths.get(hash(vector.tobytes())) or 1.0
+
     async def aclose(self) -> None:
         """Stop the threads, and close what was opened for the running loop; the model stays open. Twice is fine."""
         await self._calls.aclose()
@@ -163,7 +174,10 @@ class LlamaIndexEmbedder(Embedder):
             msg = f"{self._id} gave a vector that has no direction: all zeros, or not numbers"
             raise EmbeddingError(msg)
         self._dimension = known
-        return (rows / lengths).astype(np.float32)
+        units = (rows / lengths).astype(np.float32)
+        if expected == 1 and abs(lengths[0, 0] - 1) > 1e-6:  # texts of an index are embedded together
+            self._lengths.set(hash(units[0].tobytes()), float(lengths[0, 0]))
+        return units
 
 
 def _sent(text: str) -> str:

@@ -12,7 +12,12 @@ import numpy as np
 from llama_index.core.schema import ObjectType
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import FilterOperator, SimpleVectorStore
-from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
 
 from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls
 from llama_index.retrievers.retrieval_core.adapters._nodes import DocstoreNodes
@@ -36,10 +41,9 @@ from retrieval_core.types.documents import unit_rows
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from llama_index.core.schema import BaseNode
-    from llama_index.core.vector_stores.types import VectorStoreQueryResult
 
     from retrieval_core.ports import Change, FetchRequest, FieldInfo, SearchRequest
     from retrieval_core.types import Chunk, Vector
@@ -129,6 +133,8 @@ class LlamaIndexStore(Store):
         refresh_seconds: Seconds until the docstore is read again for changes. Default: 0 if it is in this process
             (``SimpleDocumentStore``), otherwise 60.
         name: The name of the index in reports.
+        length_of: Returns the length that the embedding model gave a query's vector, for stores that compare by
+            distance; :meth:`LlamaIndexEmbedder.length_of`. Default: 1.
 
     Raises:
         InvalidParameterError: One of the arguments is of another kind; the store keeps no text and there is no
@@ -153,6 +159,7 @@ class LlamaIndexStore(Store):
         vectors: bool = False,
         refresh_seconds: float | None = None,
         name: str | None = None,
+        length_of: Callable[[Vector], float] | None = None,
     ) -> None:
         check_kind(vector_store, "vector_store", BasePydanticVectorStore, "a vector store of LlamaIndex")
         if docstore is not None:
@@ -166,6 +173,7 @@ class LlamaIndexStore(Store):
             self.capabilities = self.capabilities - {"search_both"}
         self._node_ids = node_ids
         self._vectors = vectors
+        self._length_of = length_of
         self._simple = vector_store if isinstance(vector_store, SimpleVectorStore) else None
         base = BasePydanticVectorStore
         self._reads_by_id = vector_store.stores_text and type(vector_store).get_nodes is not base.get_nodes
@@ -364,7 +372,7 @@ class LlamaIndexStore(Store):
         narrows = request.filter is not None and self._simple is not None
         kept = await self._chunks() if narrows or "lexical" in self.sides else dict[str, "Chunk"]()
         query = VectorStoreQuery(
-            query_embedding=None if request.vector is None else self._checked(request.vector).tolist(),
+            query_embedding=None if request.vector is None else self._checked(request.vector),
             query_str=request.text,
             mode=mode,
             filters=pushed(request.filter, self.abilities.operators),
@@ -402,11 +410,7 @@ class LlamaIndexStore(Store):
         self, query: VectorStoreQuery, kept: Mapping[str, Chunk], request: SearchRequest
     ) -> tuple[list[Candidate], int, list[str]]:
         """Return the results that match, best first; how many there were; and what is wrong with them."""
-        options: dict[str, Any] = {}
-        if _is_pinecone(self._store):
-            numbers = query.similarity_top_k * len(query.query_embedding or ())
-            options["include_values"] = self._vectors and numbers <= _MOST_NUMBERS
-        result = await self._calls.either_client(self._store.aquery, self._sync_query, query, **options)
+        result = await self._results(query)
         nodes = list(result.nodes or ())
         names = [node.node_id for node in nodes] or [self._node_id(str(name)) for name in result.ids or ()]
         of_docstore = [
@@ -443,6 +447,18 @@ class LlamaIndexStore(Store):
                 )
         return list(found.values()), len(names), problems
 
+    async def _results(self, query: VectorStoreQuery) -> VectorStoreQueryResult:
+        options: dict[str, Any] = {}
+        if _is_pinecone(self._store):
+            numbers = query.similarity_top_k * len(query.query_embedding or ())
+            options["include_values"] = self._vectors and numbers <= _MOST_NUMBERS
+        try:
+            return await self._calls.either_client(self._store.aquery, self._sync_query, query, **options)
+        except ServiceError as error:
+            if type(error.__cause__) is Warning:  # LanceDB's store raises it if there are no results
+                return VectorStoreQueryResult()
+            raise
+
     def _of_docstore(self, name: str, kept: Mapping[str, Chunk]) -> _Item | str:
         if (chunk := kept.get(name)) is not None:
             return _Item(chunk)
@@ -463,12 +479,13 @@ class LlamaIndexStore(Store):
             found = {name: _vector(kept.get(stored.get(name, name))) for name in items}
         return {name: unit_rows(vector) for name, vector in found.items() if vector is not None}
 
-    def _checked(self, vector: Vector) -> Vector:
+    def _checked(self, vector: Vector) -> list[float]:
+        """Return a vector as the model made it."""
         if self._simple is not None:  # which would fail with words about shapes
             stored = next(iter(self._simple.data.embedding_dict.values()), None)
             if stored is not None and len(stored) != vector.size:
                 raise DimensionMismatchError(len(stored), vector.size, self._who)
-        return vector
+        return (vector * self._length_of(vector) if self._length_of is not None else vector).tolist()
 
     def _matching(self, kept: Mapping[str, Chunk], condition: Filter) -> list[str]:
         """Return the vector store's ids of the nodes that match."""
