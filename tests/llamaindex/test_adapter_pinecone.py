@@ -108,7 +108,7 @@ def test_a_question_is_one_request_with_its_vector() -> None:
     assert result.hits[0].id == "sun-4"  # the node's id; the record's is sun#sun-4
     assert result.hits[0].chunk.document_id == "sun"
     assert result.degraded == ()
-    assert asked["vector"] == pytest.approx(FakeEmbedder(DIMENSION).vector("eight light minutes").tolist(), abs=1e-6)
+    assert asked["vector"] == pytest.approx(WordEmbedding().vector("eight light minutes"), abs=1e-6)  # of length 3
     assert (asked["topK"], asked["filter"], asked["includeValues"]) == (2, {}, False)
 
 
