@@ -152,6 +152,8 @@ def folder(tmp_path: Path) -> Path:
         ("docs/moon.md:6-7", {}, "docs/moon.md:6-7", "It is far.\nIt has no air."),
         ("docs/moon.md:6", {"lines_around": 1}, "docs/moon.md:5-7", "\nIt is far.\nIt has no air."),
         ("docs/moon.md:9-400", {}, "docs/moon.md:9", "It is round."),
+        ("docs/moon.md:7-", {}, "docs/moon.md:7-9", "It has no air.\n\nIt is round."),
+        ("sun.md:1-", {}, "docs/sub/sun.md:1-3", "# Sun\n\nIt is hot."),
         ("./docs/moon.md:4", {}, "docs/moon.md:4", "# Moon"),
         ("docs\\sub\\sun.md:3", {}, "docs/sub/sun.md:3", "It is hot."),
         ("sun.md:3", {}, "docs/sub/sun.md:3", "It is hot."),
@@ -172,6 +174,7 @@ def test_names_that_are_understood(folder: Path, name: str, options: Any, locati
         ("moon.md", "2 documents end with it: docs/moon.md, docs/sub/moon.md. Pass one of them"),
         ("docs/moon.md:70", "it has lines 4 to 9; lines 1 to 3 are in its metadata"),
         ("docs/moon.md:2", "it has lines 4 to 9; lines 1 to 3 are in its metadata"),
+        ("docs/moon.md:70-", "it has lines 4 to 9"),
         ("docs/moon.md:7-6", "it has lines 4 to 9"),
         ("docs/rows.csv#1:2", "table rows have none"),
         ("other/sun.md:3", "there is docs/sub/sun.md"),
@@ -238,6 +241,7 @@ def test_pages_are_read_and_cited_by_their_numbers(tmp_path: Path) -> None:
         assert found.text.endswith("has the valve number 27.")
         assert await read_text(context, found.location) == found.text
         assert "page 3" in await read_text(context, "docs/guide.pdf:p2-3")
+        assert await read_text(context, "guide.pdf:p2-") == await read_text(context, "guide.pdf:p2-3")
         for quote, where in (("Row 7 of page 2", "passage"), ("Row 7 of page 3", "document")):
             response = await verify_quote(context, QuoteRequest(id="guide.pdf:p2", quote=quote))
             assert (response.verdict, response.where) == ("exact", where)

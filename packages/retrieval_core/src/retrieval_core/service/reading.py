@@ -39,8 +39,10 @@ MOST_PASSAGES = 50
 """Texts that one request reads."""
 MOST_SUGGESTED = 5
 """Names that a message lists."""
-_WITH_RANGE = re.compile(r"(?P<name>.+):(?P<page>p?)(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?", re.DOTALL)
-"""A document with lines, or with pages: ``guide.pdf:p2-3``."""
+_END = 10**9
+"""The last line of a range without one, such as ``guide.md:120-``."""
+_WITH_RANGE = re.compile(r"(?P<name>.+):(?P<page>p?)(?P<first>[0-9]{1,9})(?P<to>-(?P<last>[0-9]{1,9})?)?", re.DOTALL)
+"""A document with lines, or with pages: ``guide.pdf:p2-3``, ``guide.pdf:p2-``."""
 
 Id = Annotated[str, Field(min_length=1)]
 NeighborCount = Annotated[int, Field(ge=0, le=MOST_NEIGHBORS), WHOLE]
@@ -69,8 +71,8 @@ class ReadRequest(AroundRequest):
     id: Annotated[
         Id,
         Field(
-            description="ID of a search result or document, or a path, also with lines (path:120-160) or pages "
-            "(path:p2-3)"
+            description="ID of a search result or document, or a path, also with lines (path:120-160, path:120-) or "
+            "pages (path:p2-3)"
         ),
     ]
 
@@ -238,9 +240,10 @@ async def find_shared_lines(context: ServiceContext, index: str | None, chunks: 
 async def read(context: ServiceContext, request: ReadRequest) -> ReadResponse:
     """Return the text of a chunk, of lines, of pages or of a document. If that isn't stored, its chunks are joined.
 
-    A name may be the ID of a chunk or document, a path with lines (``guide.md:120-160``) or pages (``guide.pdf:p2-3``),
-    or the end of a path that only one document has. If only one chunk has these lines, it is read, with the rest of its
-    first and last line. The text of pages is that of the chunks that are on them.
+    A name may be the ID of a chunk or document, a path with lines (``guide.md:120-160``, or ``guide.md:120-`` to the
+    end) or pages (``guide.pdf:p2-3``), or the end of a path that only one document has. If only one chunk has these
+    lines, it is read, with the rest of its first and last line. The text of pages is that of the chunks that are on
+    them.
 
     Raises:
         NotFoundError: There is nothing of that name that the caller may see, or several documents have it.
@@ -332,7 +335,7 @@ async def _read_lines(
     if not shown or lines[0] > lines[1]:
         above = f"; lines 1 to {first - 1} are in its metadata" if first > 1 else ""
         msg = f"it has lines {first} to {last}{above}"
-        raise NotFoundError("Lines", f"{format_range(*lines)} of {name}", msg)
+        raise NotFoundError("Lines", f"{_shown_range(*lines)} of {name}", msg)
     text = "\n".join(texts.get(number, "") for number in shown)
     if found.chunk is None and len(same := [chunk for chunk in chunks if chunk.lines == lines]) == 1:
         found = await _read_named(context, store, request, same[0].id) or found
@@ -351,7 +354,7 @@ async def _read_pages(
     if not chunks:
         last = max((span.last for _, span in paged), default=0)
         msg = f"its last page with text is {last}" if last else "it has no pages"
-        raise NotFoundError("Pages", f"{format_range(*pages)} of {name}", msg)
+        raise NotFoundError("Pages", f"{_shown_range(*pages)} of {name}", msg)
     lines = [each.lines for each in chunks if each.lines is not None]
     if len(lines) < len(chunks):
         return replace(found, text=_join_texts(chunks), lines=None, is_part=True)
@@ -359,7 +362,12 @@ async def _read_pages(
 
 
 def _range_in(given: re.Match[str]) -> tuple[int, int]:
-    return int(given["first"]), int(given["last"] or given["first"])
+    """Return the first and the last number of a range; one that ends with a dash goes to the end."""
+    return int(given["first"]), int(given["last"] or (_END if given["to"] else given["first"]))
+
+
+def _shown_range(first: int, last: int) -> str:
+    return f"{first}-" if last == _END else format_range(first, last)
 
 
 async def _chunks_of(context: ServiceContext, store: Store, document_id: str) -> list[Chunk]:
