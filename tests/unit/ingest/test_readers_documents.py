@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from base64 import b64decode
 from datetime import date
@@ -20,12 +21,14 @@ from pptx.util import Inches
 from retrieval_core.errors import MissingExtraError, UnreadableFileError
 from retrieval_core.ingest.isolated import read_isolated
 from retrieval_core.ingest.readers import read_file
+from retrieval_core.ingest.readers.base import ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from retrieval_core.ingest.readers.base import ParsedDocument
+    from retrieval_core.ingest.report import Note
 
 PIXEL = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==")
 HTML = """<!doctype html><html><head><title>Rolling back | Docs</title><meta name="author" content="Ada">
@@ -270,6 +273,24 @@ def test_a_sheet_with_a_text_column_is_read_like_a_csv_file(tmp_path: Path) -> N
     ]
     assert list(read_isolated(path)) == list(read_file(path))
     assert read(workbook(tmp_path / "b.xlsx", Data=rows, More=rows)).text.startswith("# Data\n\n| Name | Text |")
+
+
+def test_formulas_without_a_result_are_noted(tmp_path: Path) -> None:
+    """A program that doesn't compute them stores none. An empty text is a result."""
+    path = workbook(tmp_path / "a.xlsx", Sums=[["Month", "Sum"], ["May", "=1+2"], ["June", "=2+2"]], More=[["=A1", 5]])
+    notes: list[Note] = []
+    (document,) = read_file(path, ReadOptions(on_note=notes.append))
+    assert "| May |  |" in document.text
+    assert [each.message.partition(".")[0] for each in notes] == ["3 formulas without a stored result became empty"]
+    with ZipFile(path) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    for sheet in ("xl/worksheets/sheet1.xml", "xl/worksheets/sheet2.xml"):
+        parts[sheet] = re.sub(r"(</f>)<v ?(?:/|></v)>", r"\1<v>3</v>", parts[sheet])
+        parts[sheet] = re.sub(r'<c r="B3"><f>2\+2</f><v>3</v>', '<c r="B3" t="str"><f>2+2</f><v></v>', parts[sheet])
+    notes.clear()
+    (document,) = read_file(zipped(tmp_path / "b.xlsx", parts), ReadOptions(on_note=notes.append))
+    assert "| May | 3 |\n| June |  |" in document.text
+    assert notes == []
 
 
 @pytest.mark.parametrize("suffix", [".docx", ".pptx", ".epub", ".xlsx"])

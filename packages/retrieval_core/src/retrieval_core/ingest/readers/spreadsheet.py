@@ -27,6 +27,7 @@ from retrieval_core.ingest.readers.office import (
     zipped,
 )
 from retrieval_core.ingest.readers.rows import Table, read_table
+from retrieval_core.ingest.report import FileNote
 from retrieval_core.types import Span
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ _TABLE_CHARACTERS = 1_000
 """About how long a table becomes before its header is repeated, so that each chunk says what its columns are."""
 _PIECE = re.compile(rb"<(?:\w+:)?(?:row|si)\b")
 _GAP = "\n\n"
+_CELL_PART = re.compile(rb"<(?:\w+:)?(?:(?P<cell>c)(?P<said>\s[^<>]*)?>|(?P<formula>f)[\s/>]|v(?:\s[^<>]*)?>[^<])")
+"""A cell, its formula, and its value unless that is empty."""
+_IS_TEXT = re.compile(rb"""\st\s*=\s*["']str["']""")
+_EMPTY_FORMULAS = (
+    "without a stored result became empty. Open the workbook in a spreadsheet program and save it, so that it "
+    "stores the results"
+)
 
 
 def read_xlsx(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
@@ -58,6 +66,8 @@ def read_xlsx(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
         with open_archive(path) as archive:
             parts = archive.office_parts(MOST_NODES)
         _refuse_large_pieces(parts)
+        if empty := sum(map(_count_empty_formulas, parts.values())):
+            options.on_note(FileNote(str(path), f"{empty:,} formula{'s' * (empty > 1)} {_EMPTY_FORMULAS}"))
         title, author = core_properties(parts)
         package = zipped(parts)
         del parts
@@ -74,6 +84,19 @@ def read_xlsx(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
         pages=tuple(_pages(texts)),
         metadata=author_metadata(author),
     )
+
+
+def _count_empty_formulas(sheet: bytes) -> int:
+    """Return how many formulas of a sheet have no stored result, as programs write that don't compute them."""
+    count, is_open = 0, False
+    is_text = False  # then an empty result may be an empty text
+    for part in _CELL_PART.finditer(sheet):
+        if part["cell"]:
+            count += is_open
+            is_open, is_text = False, _IS_TEXT.search(part["said"] or b"") is not None
+        else:
+            is_open = part["formula"] is not None and not is_text
+    return count + is_open
 
 
 def _openpyxl() -> Any:
