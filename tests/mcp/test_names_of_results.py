@@ -12,13 +12,14 @@ import pytest
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from mcp import Client
-from retrieval_core import Chunk, open_index
+from retrieval_core import Chunk, Document, open_index
 from retrieval_core.config import EmbedderConfig, RetrievalConfig
 from retrieval_core_mcp import ServerSettings, create_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+UUID = "0b6f0f4e-58cf-4d5e-9f4a-2f1f6f1f9a77"
 PROSE = "The ferry leaves at nine, and the harbour is open. It has room for cars.\nA ferry is a ship. " * 40
 LINE = "The ferry of the year {} is in the museum of the harbour. "
 FILES = {
@@ -98,5 +99,38 @@ def test_the_line_above_a_result_names_its_chunk(tmp_path: Path) -> None:
             explained = await client.call_tool("explain", {"query": "harbour", "id": place, "top_k": 1})
             assert not explained.is_error
             assert place.startswith("ship.py:")
+
+    asyncio.run(conversation())
+
+
+def test_grep_names_a_document_as_search_does(tmp_path: Path) -> None:
+    """If its ID is a UUID, by its source, with the ID that the tools take. The cursor is understood too."""
+    config = RetrievalConfig(index=str(tmp_path / "index.db"), embedder=EmbedderConfig(kind="none"))
+    text = "The ferry leaves at nine.\nThe ferry returns at ten."
+
+    async def conversation() -> None:
+        async with open_index(config=config) as index:
+            await index.aadd_documents([Document(UUID, text, source="web/ferry.md"), Document("plain.md", text)])
+        async with Client(create_server(ServerSettings(retrieval=config, structured=True))) as client:
+
+            async def lines_of(tool: str, **given: Any) -> list[str]:
+                answer: Any = await client.call_tool(tool, given)
+                return answer.content[0].text.splitlines()
+
+            found = await lines_of("search", query="ferry")
+            assert {line.split(":")[0].split(" ")[1] for line in found if line.startswith("[")} == {
+                "web/ferry.md",
+                "plain.md",
+            }
+            name = f"web/ferry.md (id: {UUID})"
+            assert await lines_of("grep", pattern="nine") == [
+                name,
+                "1: The ferry leaves at nine.",
+                "",
+                "plain.md",
+                "1: The ferry leaves at nine.",
+            ]
+            assert await lines_of("grep", pattern="ferry", output="counts") == [f"{name}: 2", "plain.md: 2"]
+            assert (await lines_of("fetch", id=f"{UUID}:2-"))[-1] == "The ferry returns at ten."
 
     asyncio.run(conversation())

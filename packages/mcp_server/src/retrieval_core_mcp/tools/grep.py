@@ -10,12 +10,12 @@ from pydantic import Field, PrivateAttr, computed_field
 from retrieval_core.pipeline.grep import MOST_CONTEXT, cursor_after
 from retrieval_core.service.grep import LONGEST_PATH, GrepRequest
 from retrieval_core.service.service_context import WHOLE
-from retrieval_core.types.documents import format_range
+from retrieval_core.types.documents import format_range, name_document
 from retrieval_core.types.escapes import escape_name
 from retrieval_core.types.grep import GrepOutput  # noqa: TC001 - pydantic reads annotations
 from retrieval_core_mcp.fitting import clean
 from retrieval_core_mcp.tools.fit import Shrink
-from retrieval_core_mcp.tools.names import can_be_named
+from retrieval_core_mcp.tools.names import can_be_named, is_short
 from retrieval_core_mcp.tools.signals import do_not_follow, signs_in
 from retrieval_core_mcp.tools.tool import AnswerPart, Sized, ToolAnswer
 
@@ -42,6 +42,7 @@ class GrepHit(AnswerPart):
     """A line of a document, or a document with its number of matching lines."""
 
     path: str
+    source: str | None = Field(default=None, description="Path or URL, if the ID of the document is a UUID")
     line: int | None = None
     text: str | None = None
     page: str | None = None
@@ -96,10 +97,10 @@ class GrepAnswer(ToolAnswer):
         path, number = "", 0
         for hit in self.hits:
             if hit.line is None:
-                lines.append(escape_name(hit.path) + (f": {hit.count}" if hit.count is not None else ""))
+                lines.append(_named(hit) + (f": {hit.count}" if hit.count is not None else ""))
                 continue
             if hit.path != path:
-                lines += ["", escape_name(hit.path)] if lines else [escape_name(hit.path)]
+                lines += ["", _named(hit)] if lines else [_named(hit)]
             elif hit.line > number + 1 and any(each.is_context for each in self.hits):
                 lines.append("--")
             page = f" (p. {hit.page})" if hit.page else ""
@@ -108,12 +109,20 @@ class GrepAnswer(ToolAnswer):
         return "\n".join(lines)
 
 
+def _named(hit: GrepHit) -> str:
+    """Return the name that a search gives the document, with its ID if that is another one."""
+    return escape_name(hit.path) if hit.source is None else f"{escape_name(hit.source)} (id: {escape_name(hit.path)})"
+
+
 def _hit(document: MatchedDocument, line: MatchedLine | None = None) -> GrepHit:
+    name = name_document(document.id, document.source)
+    source = name if name != document.id and is_short(name) else None
     if line is None:
-        return GrepHit(path=document.id, count=document.count)
+        return GrepHit(path=document.id, source=source, count=document.count)
     pages = line.page_span
     return GrepHit(
         path=document.id,
+        source=source,
         line=line.number,
         text=_BREAK.sub(" ", clean(line.text)),
         page=None if pages is None else format_range(*pages),

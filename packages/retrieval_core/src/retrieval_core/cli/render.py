@@ -28,7 +28,7 @@ from retrieval_core.pipeline.results import syntax_summary
 from retrieval_core.pipeline.stages.format import shown_text
 from retrieval_core.run.observe.observer import explain
 from retrieval_core.types import AnswerChunk, AnswerFailed, Fallback, RetrievalDone, format_citation
-from retrieval_core.types.documents import format_range
+from retrieval_core.types.documents import format_range, name_document
 from retrieval_core.types.escapes import escape_name
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def print_matches(found: GrepResponse) -> None:
     has_context = any(not line.is_match for document in found.documents for line in document.lines)
     before: tuple[str, int] | None = None
     for document in found.documents:
-        path = styled(escape_name(document.id), fg="cyan")
+        path = styled(escape_name(name_document(document.id, document.source)), fg="cyan")
         if not document.lines:
             click.echo(path if document.count is None else f"{path}: {document.count}")
         for line in document.lines:
@@ -223,7 +223,7 @@ def _heading(rank: int, hit: Hit, score: float, sides: Collection[str]) -> str:
         ranks += [f"via {kind}" for kind in dict.fromkeys(origin.kind for origin in hit.found_by)]
     return (
         styled(f"{rank}. ", bold=True)
-        + styled(escape_name(chunk.document_id) + lines, fg="cyan", bold=True)
+        + styled(escape_name(name_document(chunk.document_id, chunk.source)) + lines, fg="cyan", bold=True)
         + styled("".join(places), fg="cyan")
         + styled(f"   {' · '.join([f'score {score:.2f}', *ranks])}", dim=True)
     )

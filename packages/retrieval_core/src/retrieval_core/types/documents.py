@@ -482,8 +482,7 @@ def format_citation(place: Place) -> str:
         with open_index("notes.db") as index:
             print(format_citation(index.retrieve("how far away is the moon").hits[0].chunk))
     """
-    name = (_UUID.fullmatch(place.document_id) and place.source) or place.document_id
-    shown = escape_name(name)
+    shown = escape_name(name_document(place.document_id, place.source))
     shown = f"{shown}:{format_range(*place.lines)}" if place.lines else _LINES_AT_END.sub(r"\\u003a", shown)
     parts = [f"Doc: {shown}"]
     if place.page_span:
@@ -495,6 +494,11 @@ def format_citation(place: Place) -> str:
     if place.item_range:
         parts.append(f"Items: {format_range(*place.item_range)}")
     return " | ".join(parts)
+
+
+def name_document(document_id: str, source: str | None) -> str:
+    """Return what results call a document: its ID, or the source of one whose ID is a UUID, if known."""
+    return (_UUID.fullmatch(document_id) and source) or document_id
 
 
 def format_range(first: int, last: int) -> str:
