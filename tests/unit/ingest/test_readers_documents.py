@@ -286,6 +286,9 @@ def test_formulas_without_a_result_are_noted(tmp_path: Path) -> None:
         parts = {name: archive.read(name).decode() for name in archive.namelist()}
     for sheet in ("xl/worksheets/sheet1.xml", "xl/worksheets/sheet2.xml"):
         parts[sheet] = re.sub(r"(</f>)<v ?(?:/|></v)>", r"\1<v>3</v>", parts[sheet])
+        parts[sheet] = parts[sheet].replace(
+            "</worksheet>", '<extLst><ext uri="x" xmlns:xm="x"><xm:f>A1</xm:f></ext></extLst></worksheet>'
+        )
         parts[sheet] = re.sub(r'<c r="B3"><f>2\+2</f><v>3</v>', '<c r="B3" t="str"><f>2+2</f><v></v>', parts[sheet])
     notes.clear()
     (document,) = read_file(zipped(tmp_path / "b.xlsx", parts), ReadOptions(on_note=notes.append))

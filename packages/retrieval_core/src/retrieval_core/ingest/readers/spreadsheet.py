@@ -47,8 +47,11 @@ _TABLE_CHARACTERS = 1_000
 """About how long a table becomes before its header is repeated, so that each chunk says what its columns are."""
 _PIECE = re.compile(rb"<(?:\w+:)?(?:row|si)\b")
 _GAP = "\n\n"
-_CELL_PART = re.compile(rb"<(?:\w+:)?(?:(?P<cell>c)(?P<said>\s[^<>]*)?>|(?P<formula>f)[\s/>]|v(?:\s[^<>]*)?>[^<])")
-"""A cell, its formula, and its value unless that is empty."""
+_CELL_PART = re.compile(
+    rb"<(?:\w+:)?(?:(?P<cell>c)(?P<said>\s[^<>]*)?(?<!/)>|(?P<formula>f)[\s/>]|v(?:\s[^<>]*)?>[^<])|(?P<end></(?:\w+:)?c>)"
+)
+"""A cell with something in it, its formula, its value unless that is empty, and its end."""
+_HAS_FORMULA = re.compile(rb"[<:]f[\s/>]")
 _IS_TEXT = re.compile(rb"""\st\s*=\s*["']str["']""")
 _EMPTY_FORMULAS = (
     "without a stored result became empty. Open the workbook in a spreadsheet program and save it, so that it "
@@ -88,15 +91,18 @@ def read_xlsx(path: Path, options: ReadOptions) -> Iterator[ParsedDocument]:
 
 def _count_empty_formulas(sheet: bytes) -> int:
     """Return how many formulas of a sheet have no stored result, as programs write that don't compute them."""
-    count, is_open = 0, False
-    is_text = False  # then an empty result may be an empty text
+    if not _HAS_FORMULA.search(sheet):
+        return 0
+    count, can_be_empty, is_open = 0, False, False
     for part in _CELL_PART.finditer(sheet):
-        if part["cell"]:
+        if part["cell"]:  # an empty result of a text cell is an empty text
+            can_be_empty, is_open = _IS_TEXT.search(part["said"] or b"") is None, False
+        elif part["end"]:
             count += is_open
-            is_open, is_text = False, _IS_TEXT.search(part["said"] or b"") is not None
+            can_be_empty = is_open = False
         else:
-            is_open = part["formula"] is not None and not is_text
-    return count + is_open
+            is_open = can_be_empty and part["formula"] is not None
+    return count
 
 
 def _openpyxl() -> Any:
