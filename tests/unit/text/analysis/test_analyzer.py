@@ -98,7 +98,7 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     analyzer = Analyzer()
     for number in range(100):
         assert analyzer.terms(f"word{number} running") == [*ANALYZER.terms(f"word{number}"), "run"]
-    assert len(analyzer._words) <= 10
+    assert len(analyzer._terms) <= 10
 
 
 def test_threads_share_an_analyzer() -> None:

@@ -26,9 +26,8 @@ from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from itertools import chain, islice, pairwise
-from operator import attrgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 from unicodedata import category, combining, normalize
 
 import Stemmer  # pyright: ignore[reportMissingImports] - an extension module without type information
@@ -85,7 +84,7 @@ LONGEST_TERM = 255
 MOST_PARTS = 8
 """A word of more parts is a checksum or the like; its parts would find only each other."""
 CACHED_WORDS = 100_000
-"""How many words an analyser remembers the terms of, about 30 MB when full."""
+"""How many words an analyser remembers the terms of for indexing, and for queries: about 30 MB each when full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +216,7 @@ class OpenCompound:
     joined: str
 
 
-@dataclass(frozen=True, slots=True)
-class WordTerm:
+class WordTerm(NamedTuple):
     """A term of one word, with offsets into the word."""
 
     term: str
@@ -228,26 +226,16 @@ class WordTerm:
     indexed_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    """What is remembered of a word: its terms for each purpose."""
-
-    pieces: tuple[WordTerm, ...]
-    indexed: tuple[str, ...]
-    searched: tuple[str, ...]
-    content: tuple[str, ...]
+_Item = TypeVar("_Item")
 
 
-_INDEXED: Callable[[_Word], tuple[str, ...]] = attrgetter("indexed")
+class _Words(dict[str, tuple[_Item, ...]]):
+    """What was found out about words; of a word that is not known yet, it is found out."""
 
-
-class _Words(dict[str, _Word]):
-    """What is known of words; of one that is not known yet, it is found out."""
-
-    def __init__(self, analyze: Callable[[str], _Word]) -> None:
+    def __init__(self, analyze: Callable[[str], tuple[_Item, ...]]) -> None:
         self._analyze = analyze
 
-    def __missing__(self, word: str) -> _Word:
+    def __missing__(self, word: str) -> tuple[_Item, ...]:
         known = self._analyze(word)
         if len(self) >= CACHED_WORDS:
             self.clear()
@@ -291,7 +279,9 @@ class Analyzer:
         self._stemmer = None if language == NO_STEMMING else _stemmer(language)
         self._sees_accents = language not in {"english", "porter", NO_STEMMING}
         self._lock = Lock()  # a stemmer keeps state while it works
-        self._words = _Words(self._analyze)
+        self._pieces = _Words(self._analyze)
+        # Indexing looks up many words and needs only their terms.
+        self._terms = _Words(lambda word: tuple([piece.term for piece in self._analyze(word)]))
 
     @property
     def id(self) -> str:
@@ -303,7 +293,7 @@ class Analyzer:
 
         Terms of several words come last.
         """
-        terms = [*chain.from_iterable(map(_INDEXED, self._split(text)))]
+        terms = [*chain.from_iterable(map(self._terms.__getitem__, words_of(text)))]
         if self._most_words > 1:
             terms += [run.text for run, _ in self._runs(text)]
         return terms
@@ -313,11 +303,11 @@ class Analyzer:
 
         Words come first, then terms of several words, which neither begin nor end with a stop word.
         """
-        words = self._split(text)
-        terms = [term for word in words for term in word.content]
+        pieces = [piece for word in words_of(text) for piece in self._pieces[word] if not piece.indexed_only]
+        terms = [piece.term for piece in pieces if not piece.is_stop_word]
         everything = not terms
         if everything:
-            terms = [term for word in words for term in word.searched]
+            terms = [piece.term for piece in pieces]
         if self._most_words > 1:
             terms += [run.text for run, is_content in self._runs(text) if everything or is_content]
         return terms
@@ -337,14 +327,14 @@ class Analyzer:
         """Return the one term of a word of at least two letters, if it is such a word."""
         if len(word) < 2 or not word.isalpha():
             return None
-        pieces = self._words[word.lower()].pieces
+        pieces = self._pieces[word.lower()]
         return pieces[0] if len(pieces) == 1 else None
 
     def spans(self, text: str) -> Iterator[Term]:
         """Yield the terms that a text is indexed by, with the characters that each was made from."""
         for match in patterns().word.finditer(text):
             offset = match.start()
-            for piece in self._words[match.group()].pieces:
+            for piece in self._pieces[match.group()]:
                 yield Term(piece.term, Span(offset + piece.start, offset + piece.end))
         if self._most_words > 1:
             yield from (run for run, _ in self._runs(text))
@@ -366,9 +356,7 @@ class Analyzer:
         run: deque[tuple[WordTerm, int]] = deque(maxlen=self._most_words)
         end = 0
         for match in patterns().word.finditer(text):
-            whole = [
-                piece for piece in self._words[match.group()].pieces if len(match.group()) == piece.end - piece.start
-            ]
+            whole = [piece for piece in self._pieces[match.group()] if len(match.group()) == piece.end - piece.start]
             if len(whole) != 1 or not text[end : match.start()].isspace():
                 run.clear()
             if len(whole) == 1:
@@ -380,57 +368,49 @@ class Analyzer:
                 is_content = not words[0][0].is_stop_word and not words[-1][0].is_stop_word
                 yield Term(name, Span(words[0][1], end)), is_content
 
-    def _split(self, text: str) -> list[_Word]:
-        return list(map(self._words.__getitem__, words_of(text)))
-
-    def _analyze(self, word: str) -> _Word:
-        pieces = tuple(self._pieces(word))
-        searched = [piece for piece in pieces if not piece.indexed_only]
-        return _Word(
-            pieces,
-            indexed=tuple(piece.term for piece in pieces),
-            searched=tuple(piece.term for piece in searched),
-            content=tuple(piece.term for piece in searched if not piece.is_stop_word),
-        )
-
-    def _pieces(self, word: str) -> Iterator[WordTerm]:
-        if word.isascii() and word.isalpha() and (word.islower() or word.istitle()):  # most words: one term, no parts
-            yield from self._terms(word, 0, len(word))
-            return
-        count = 0
-        for match in UNHYPHENATED.finditer(word):
-            count += 1
+    def _analyze(self, word: str) -> tuple[WordTerm, ...]:
+        if word.isascii() and "-" not in word:  # most words
+            return tuple(self._identifier(word, 0))
+        pieces: list[WordTerm] = []
+        parts = [*UNHYPHENATED.finditer(word)]
+        for match in parts:
+            if word.isascii():
+                pieces += self._identifier(match.group(), match.start())
+                continue
             for segment in patterns().segment.finditer(match.group()):
                 offset = match.start() + segment.start()
-                if segment["unspaced"]:
-                    yield from _pairs(segment.group(), offset)
-                else:
-                    yield from self._identifier(segment.group(), offset)
-        if 1 < count <= MOST_PARTS:
-            yield from self._terms("".join(UNHYPHENATED.findall(word)), 0, len(word))
+                pieces += (_pairs if segment["unspaced"] else self._identifier)(segment.group(), offset)
+        if 1 < len(parts) <= MOST_PARTS:
+            pieces += self._stemmed("".join([match.group() for match in parts]), 0, len(word))
+        return tuple(pieces)
 
-    def _identifier(self, text: str, offset: int) -> Iterator[WordTerm]:
-        """Yield an unbroken word, and its parts if it has several."""
+    def _identifier(self, text: str, offset: int) -> list[WordTerm]:
+        """Return the terms of an unbroken word, and of its parts if it has several."""
+        if PARTS.search(text) is None:
+            return self._stemmed(text, offset, offset + len(text))
         borders = [0, *(border for match in PARTS.finditer(text) for border in match.span()), len(text)]
         parts = [(start, end) for start, end in zip(borders[::2], borders[1::2], strict=True) if start < end]
         if not parts:
-            return
+            return []
         start, end = parts[0][0], parts[-1][1]
-        yield from self._terms(text[start:end], offset + start, offset + end)
+        terms = self._stemmed(text[start:end], offset + start, offset + end)
         if 1 < len(parts) <= MOST_PARTS:
             for start, end in parts:
-                yield from self._terms(text[start:end], offset + start, offset + end)
+                terms += self._stemmed(text[start:end], offset + start, offset + end)
+        return terms
 
-    def _terms(self, text: str, start: int, end: int) -> Iterator[WordTerm]:
-        """Yield the term of a word; folding may break it up, as it does with ``½``."""
+    def _stemmed(self, text: str, start: int, end: int) -> list[WordTerm]:
+        """Return the term of a word; folding may break it up, as it does with ``½``."""
         plain = lowered(text) if self._sees_accents else fold(text)
+        terms: list[WordTerm] = []
         for word in (plain,) if plain.isalnum() else patterns().word.findall(plain):
             if not word.strip("_"):  # what folding leaves alone, as of ⑴_, which becomes (1)_
                 continue
             if self._sees_accents:
-                yield WordTerm(fold(self._stem(word)), start, end, fold(word) in self._stop_words)
+                terms.append(WordTerm(fold(self._stem(word)), start, end, fold(word) in self._stop_words))
             else:
-                yield WordTerm(self._stem(word), start, end, word in self._stop_words)
+                terms.append(WordTerm(self._stem(word), start, end, word in self._stop_words))
+        return terms
 
     def _stem(self, word: str) -> str:
         word = word[:LONGEST_TERM]

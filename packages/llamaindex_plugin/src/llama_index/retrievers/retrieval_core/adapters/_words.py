@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from retrieval_core.adapters.stores.held import count_terms_of
 from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.scoring import length_norms, saturated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from retrieval_core.text.analysis import Analyzer
+
+ADDED_AT_ONCE = 1000
+"""How many texts are analysed and added at a time: all terms of these are in memory."""
 
 
 class WordIndex:
@@ -41,17 +45,25 @@ class WordIndex:
 
     def update(self, removed: Iterable[str], added: Mapping[str, str]) -> None:
         """Remove texts by their names, and add others, whose names are none of those that are left."""
-        terms_of = {name: Counter(self._analyzer.terms(text)) for name, text in added.items()}
         with self._lock:
             for name in removed:
                 self._is_there[self._row_of.pop(name)] = False
-            for name, terms in terms_of.items():
-                row = self._row_of[name] = len(self._names)
-                self._names.append(name)
-                self._lengths.append(terms.total())
-                self._is_there.append(True)
-                for term, count in terms.items():
-                    self._postings[term].extend((row, count))
+        names = [*added]
+        for begin in range(0, len(names), ADDED_AT_ONCE):
+            self._add({name: self._analyzer.terms(added[name]) for name in names[begin : begin + ADDED_AT_ONCE]})
+
+    def _add(self, terms_of: Mapping[str, Sequence[str]]) -> None:
+        terms, counts, positions, frequencies = count_terms_of([*terms_of.values()])
+        with self._lock:
+            begin = len(self._names)
+            pairs = np.column_stack((positions + begin, frequencies)).astype(np.uint32)
+            ends = np.cumsum(counts).tolist()
+            for term, first, end in zip(terms, [0, *ends], ends, strict=False):
+                self._postings[term].frombytes(pairs[first:end].tobytes())
+            self._row_of |= {name: row for row, name in enumerate(terms_of, begin)}
+            self._names += terms_of
+            self._lengths.extend(map(len, terms_of.values()))
+            self._is_there.extend(b"\1" * len(terms_of))
 
     @property
     def waste(self) -> float:
