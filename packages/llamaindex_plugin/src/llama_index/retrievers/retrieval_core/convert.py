@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, cast
 
 from llama_index.core.bridge.pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
@@ -241,22 +242,21 @@ def chunk_with_node(node: BaseNode) -> Chunk:
     Raises:
         InvalidParameterError: As of :func:`chunk_from_node`.
     """
+    kept = node if node.embedding is None else node.model_copy(update={"embedding": None})
+    make = Chunk if isinstance(node, PassageNode) else partial(NodeChunk, node=kept)
     try:
-        chunk = chunk_from_node(node)
+        return _chunk_of(node, make)
     except InvalidParameterError:
         readable = {name: value for name, value in node.metadata.items() if _is_readable(name, value)}
         if len(readable) == len(node.metadata):
             raise
-        chunk = chunk_from_node(node.model_copy(update={"metadata": readable}))
+        chunk = _chunk_of(node.model_copy(update={"metadata": readable}), make)
         left = [
             f"{name!r:.80} ({type(value).__name__})" for name, value in node.metadata.items() if name not in readable
         ]
         msg = f"nodes have metadata that filters can't evaluate: {', '.join(left)}; convert them to text or numbers"
         warnings.warn(msg, stacklevel=2)
-    if isinstance(node, PassageNode):
         return chunk
-    values = {name: getattr(chunk, name) for name in _CHUNK_FIELDS}
-    return NodeChunk(**values, node=node.model_copy(update={"embedding": None}))
 
 
 def _is_readable(name: object, value: object) -> bool:
@@ -317,14 +317,18 @@ def chunk_from_node(node: BaseNode) -> Chunk:
         InvalidParameterError: The metadata hold something that JSON cannot express, or changed provenance that cannot
             be read.
     """
+    return _chunk_of(node, Chunk)
+
+
+def _chunk_of(node: BaseNode, make: Callable[..., Chunk]) -> Chunk:
     facts, own = _told_apart(node.metadata)
     text = node.get_content(metadata_mode=MetadataMode.NONE)
     if facts is None:
-        return _foreign_chunk(node, text)
+        return _foreign_chunk(node, text, make)
     try:
         span = _pair(facts, "span_start", "span_end")
         pages = _pair(facts, "first_page", "last_page")
-        return Chunk(
+        return make(
             id=node.node_id.removeprefix(f"{facts['source_index']}:"),
             document_id=facts["document_id"],
             text=text,
@@ -467,6 +471,8 @@ def _relationships(chunk: Chunk, prefix: str) -> Iterable[tuple[NodeRelationship
 def _told_apart(metadata: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return provenance, ``None`` where a node was not made here, and the user's own metadata."""
     keys = _keys(metadata)
+    if not keys:
+        return None, dict(metadata)
     facts = {name: metadata.get(keys.get(name, name)) for name in PROVENANCE}
     ours = (
         isinstance(facts["document_id"], str)
@@ -492,7 +498,7 @@ def _keys(metadata: Mapping[str, Any]) -> dict[str, str]:
     return keys
 
 
-def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
+def _foreign_chunk(node: BaseNode, text: str, make: Callable[..., Chunk]) -> Chunk:
     """Return another retriever's node as a chunk, with the provenance that readers of LlamaIndex put into metadata.
 
     These stay in the metadata too. The relationships ``PREVIOUS`` and ``NEXT`` become its place in its document with
@@ -511,7 +517,7 @@ def _foreign_chunk(node: BaseNode, text: str) -> Chunk:
     page = str(node.metadata.get("page_label") or "")
     # Labels may be roman numerals too, or digits of any length; PageSpan counts from 1.
     counted = page.isascii() and page.isdecimal() and len(page) < 10 and int(page) > 0
-    return Chunk(
+    return make(
         id=node.node_id,
         document_id=source.node_id if isinstance(source, RelatedNodeInfo) else node.node_id,
         text=text,
