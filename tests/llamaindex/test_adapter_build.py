@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, Any, cast
 
@@ -346,6 +347,86 @@ def test_more_is_asked_for_until_enough_match() -> None:
     assert all(query.filters is None for query in kept.asked)
 
 
+def test_a_store_that_refuses_a_filter_is_asked_without_it() -> None:
+    """Qdrant may be set up to filter by indexed fields only, and answers 400 for others."""
+
+    class BadRequestError(Exception):
+        status_code = 400
+
+    class Strict(KeepsText):
+        def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+            if query.filters is not None:
+                raise BadRequestError("Index required but not found for field")
+            return super().query(query, **kwargs)
+
+    kept = Strict()
+    index_of(vector_store=kept)
+    store = LlamaIndexStore(kept, abilities=StoreAbilities(operators=frozenset({FilterOperator.EQ})))
+    assert by_vector(store, filter=Eq("kind", "moon")) == by_vector(LlamaIndexStore(kept), filter=Eq("kind", "moon"))
+
+
+def test_one_refused_read_by_id_does_not_bring_back_deleted_nodes() -> None:
+    class Reads(KeepsText):
+        refuses: bool = False
+
+        def get_nodes(self, node_ids: Any = None, filters: Any = None) -> list[BaseNode]:
+            if self.refuses:
+                raise ValueError("a moment, please")
+            return [node for node in self.nodes if node.node_id in node_ids]
+
+    kept = Reads()
+    index = index_of(vector_store=kept)
+    docstore = SimpleDocumentStore()
+    docstore.add_documents(nodes())
+    kept.nodes = [node for node in kept.nodes if node.node_id != "moon-0"]
+    with from_index(index, docstore=docstore) as pipeline:
+
+        def found() -> list[str]:
+            return names(pipeline.retrieve("moon", mode="lexical"))
+
+        before = found()
+        assert before
+        assert "moon-0" not in before
+        kept.refuses = True
+        with suppress(SearchError):
+            assert pipeline.retrieve("moon far", mode="lexical").degraded
+        kept.refuses = False
+        assert found() == before
+
+
+def test_documents_that_are_nodes_are_found_by_keyword_search() -> None:
+    """Others are not: an ``IngestionPipeline`` keeps the documents that it made nodes of."""
+
+    class Reads(KeepsText):
+        def get_nodes(self, node_ids: Any = None, filters: Any = None) -> list[BaseNode]:
+            return [node for node in self.nodes if node.node_id in node_ids]
+
+    kept, docstore = Reads(), SimpleDocumentStore()
+    given = [LlamaDocument(id_=name, text=f"the comet {name}") for name in ("halley", "encke")]
+    index_of(nodes=given, vector_store=kept)
+    docstore.add_documents([*given, LlamaDocument(id_="whole", text="a comet that is in no vector store")])
+    with pipeline_from(vector_store=kept, docstore=docstore, embed_model=WordEmbedding()) as pipeline:
+        assert sorted(names(pipeline.retrieve("comet", mode="lexical"))) == ["encke", "halley"]
+        docstore.add_documents([LlamaDocument(id_="encke", text="now an asteroid")])
+        assert names(pipeline.retrieve("comet", mode="lexical")) == ["halley"]
+
+
+def test_a_field_that_no_node_has_is_named() -> None:
+    """Without a docstore too, and for stores that evaluate the filter."""
+
+    def give(result: VectorStoreQueryResult) -> VectorStoreQueryResult:
+        return VectorStoreQueryResult([], [], []) if kept.asked[-1].filters else result
+
+    kept = KeepsText()
+    index_of(vector_store=kept)
+    told = "filter: none of the 6 chunks looked at has a field 'kidn'; did you mean 'kind'?"
+    for abilities in (StoreAbilities(), StoreAbilities(operators=frozenset({FilterOperator.EQ}))):
+        store = LlamaIndexStore(kept, abilities=abilities)
+        kept.give = give
+        with RetrievalPipeline(store, LlamaIndexEmbedder(WordEmbedding())) as pipeline:
+            assert pipeline.retrieve("moon", {"kidn": "moon"}, mode="dense").metadata["note"] == told
+
+
 def test_where_the_most_results_do_not_suffice_the_result_says_so() -> None:
     kept = KeepsText()
     index_of(
@@ -395,6 +476,9 @@ def test_only_told_operators_are_asked_of_the_store() -> None:
     )
     for left in left_to_us:
         assert asked(left) is None, left
+    store = LlamaIndexStore(kept, abilities=StoreAbilities(abilities.operators, numbers=False))
+    assert asked({"kind": "moon", "year": 1969}) == {"filters": [one], "condition": "and"}
+    assert asked({"year": {"$gt": 3}}) is not None
 
 
 # --- scores, ids, abilities

@@ -49,8 +49,12 @@ def file(tmp_path: Path) -> Path:
 
 def test_an_index_file_is_closed_with_its_retriever(file: Path) -> None:
     """Closing twice is fine; asking afterwards is an error of ours."""
-    with RetrievalCoreRetriever.from_index_file(file, embedder=FakeEmbedder(), top_k=1) as retriever:
+    with pytest.raises(InvalidParameterError, match="give one of them"):
+        RetrievalCoreRetriever.from_index_file(file, embedder=FakeEmbedder(), embed_model=FakeEmbedder())
+    with RetrievalCoreRetriever.from_index_file(file, embed_model=FakeEmbedder(), top_k=1) as retriever:
         assert ids(retriever.retrieve(QUESTION)) == ["moon.md#1"]
+        assert len(retriever.retrieve_with(QUESTION, similarity_top_k=2)) == 2
+        assert len(retriever.bound(similarity_top_k=2).retrieve(QUESTION)) == 2
     retriever.close()
     with pytest.raises(RetrievalError):
         retriever.retrieve(QUESTION)

@@ -365,6 +365,18 @@ def _(setup: Setup) -> None:
         assert scores == sorted(scores, reverse=True)
 
 
+@cell('`search__search_type="mmr"`')
+def _(setup: Setup) -> None:
+    """Of two nodes with the same text, only one is among the first."""
+    query = "Lamps are shipped on Mondays."
+    options: dict[str, Any] = {"search__search_type": "mmr", "search__lambda_mult": 0.3, "search__mode": "dense"}
+    with from_index(setup.index, docstore=setup.given, **options) as pipeline:
+        found = RetrievalCoreRetriever(pipeline, top_k=4).retrieve(query)
+    assert [degraded(item) for item in found] == [[]] * 4
+    assert texts(found)[:1] == texts(setup.stock(query, 1))
+    assert texts(found).count(query) <= 1 < texts(setup.stock(query)).count(query)
+
+
 @cell("as many as there are")
 def _(setup: Setup) -> None:
     assert len(setup.ours("the moon", top_k=1000)) == len(setup.stock("the moon", 1000)) == len(setup.nodes)
@@ -432,6 +444,13 @@ def _(setup: Setup) -> None:
         assert found == {
             node.node_id: expected[node.node_id] for node in setup.nodes if part.lower() in node.get_content().lower()
         }
+
+
+@cell("keyword search: a document that is a node", applies=with_docstore)
+def _(setup: Setup) -> None:
+    """LanceDB and Pinecone, whose nodes can't be read by id, show it in their results."""
+    setup.ours(QUERIES[0])
+    assert texts(setup.ours("split", "lexical")) == ["A short document that nobody split."]
 
 
 @cell("keyword search without the word: nothing", applies=with_docstore)

@@ -17,6 +17,10 @@ from retrieval_core.types import SearchMode
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+
+    from retrieval_core.ports import Embedder
+
 
 def check_abilities(value: object, name: str, abilities: Sequence[str], advice: str) -> None:
     """Refuse an argument that lacks an attribute. The message has its type alone, as the value may be a secret.
@@ -78,6 +82,24 @@ def one_top_k(top_k: int | None, similarity_top_k: int | None) -> int | None:
         msg = f"similarity_top_k is another name of top_k; give one of them, got {similarity_top_k!r} and {top_k!r}"
         raise InvalidParameterError(msg)
     return similarity_top_k if top_k is None else top_k
+
+
+def one_embed_model(
+    embed_model: BaseEmbedding | Embedder | None, embedder: BaseEmbedding | Embedder | None
+) -> Embedder | None:
+    """Return the embedder, whose argument has a former name.
+
+    Raises:
+        InvalidParameterError: Both are given, or it is no embedder.
+    """
+    from llama_index.retrievers.retrieval_core.adapters.embedder import as_embedder  # noqa: PLC0415 - it imports this
+
+    if embed_model is not None and embedder is not None:
+        msg = "embedder is the former name of embed_model; give one of them"
+        raise InvalidParameterError(msg)
+    if embed_model is None:
+        return None if embedder is None else as_embedder(embedder, "embedder")
+    return as_embedder(embed_model, "embed_model")
 
 
 def check_node_settings(llm_metadata: object, score: object) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
@@ -17,6 +18,7 @@ from llama_index.retrievers.retrieval_core.checks import (
     check_node_settings,
     check_pipeline,
     check_query_settings,
+    one_embed_model,
     one_top_k,
 )
 from llama_index.retrievers.retrieval_core.convert import ScoreKind, node_from_hit, relevance_of
@@ -115,7 +117,12 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         self._top_k = top_k
 
     def bound(
-        self, *, filters: Filters | None = None, top_k: int | None = None, mode: SearchMode | None = None
+        self,
+        *,
+        filters: Filters | None = None,
+        top_k: int | None = None,
+        similarity_top_k: int | None = None,
+        mode: SearchMode | None = None,
     ) -> "RetrievalCoreRetriever":
         """Return a retriever over the same pipeline with settings for every query, whatever the query is made of.
 
@@ -125,12 +132,14 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         Args:
             filters: Conditions on every node, on top of this retriever's.
             top_k: The most nodes, 1 to 1000; by default this retriever's.
+            similarity_top_k: LlamaIndex's name of ``top_k``; give one of them.
             mode: Dense, lexical or hybrid search; by default this retriever's.
 
         Raises:
             InvalidParameterError: ``top_k`` or ``mode`` is outside its range.
             FilterError: As of the constructor.
         """
+        top_k = one_top_k(top_k, similarity_top_k)
         return RetrievalCoreRetriever(
             self.pipeline,
             top_k=self._top_k if top_k is None else top_k,
@@ -153,7 +162,8 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         path: str | Path,
         *,
         config: RetrievalConfig | str | Path | None = None,
-        embedder: Embedder | None = None,
+        embed_model: BaseEmbedding | Embedder | None = None,
+        embedder: BaseEmbedding | Embedder | None = None,
         top_k: int | None = None,
         similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
@@ -175,20 +185,22 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
             path: The file.
             config: Settings, the name of a preset, or a TOML file. By default those that the index remembers, and a
                 ``retrieval.toml`` beside it.
-            embedder: Used in place of the configured one; it must be the one the index was built with.
+            embed_model: An embedding model of LlamaIndex, or an embedder, in place of the configured one. It must be
+                the one that the index was built with.
+            embedder: The former name of ``embed_model``.
             top_k: As of the constructor, like the following ones.
             overrides: Single settings with ``__`` for the dot, ``search__candidates=50``; they win over ``config``.
 
         Raises:
             ConfigurationError: A setting is wrong; ``problems`` has one line for each, beginning with its key.
-            InvalidParameterError: ``path`` is a folder, ``embedder`` is not an embedder, or as of the constructor.
+            InvalidParameterError: ``path`` is a folder, ``embed_model`` is not an embedder, or as of the constructor.
             IndexFormatError: The file is not SQLite's.
             FilterError: As of the constructor.
         """
         settings = load_settings(config, overrides, cls.from_index_file, index=path)
         if settings.store.kind == "sqlite":  # other stores need no file
             check_index_file(Path(path or settings.index))
-        index = open_index(path, config=settings, embedder=embedder)
+        index = open_index(path, config=settings, embedder=one_embed_model(embed_model, embedder))
         retriever = cls(
             index,
             top_k=top_k,
@@ -211,6 +223,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         *,
         filters: Filters | None = None,
         top_k: int | None = None,
+        similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
     ) -> list[NodeWithScore]:
         """Find nodes as ``retrieve`` does, with settings for this query.
@@ -219,11 +232,13 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
             query: The question.
             filters: Conditions on every node, on top of the retriever's own filters.
             top_k: The most nodes, 1 to 1000; by default the retriever's.
+            similarity_top_k: LlamaIndex's name of ``top_k``; give one of them.
             mode: Dense, lexical or hybrid search; by default the retriever's.
 
         Raises:
             RetrievalError: As of :meth:`retrieval_core.RetrievalPipeline.aretrieve`.
         """
+        top_k = one_top_k(top_k, similarity_top_k)
         return self.retrieve(question(query, filters=filters, top_k=top_k, mode=mode))
 
     async def aretrieve_with(
@@ -232,9 +247,11 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         *,
         filters: Filters | None = None,
         top_k: int | None = None,
+        similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
     ) -> list[NodeWithScore]:
         """Find nodes as ``aretrieve`` does, with settings for this query; see :meth:`retrieve_with`."""
+        top_k = one_top_k(top_k, similarity_top_k)
         return await self.aretrieve(question(query, filters=filters, top_k=top_k, mode=mode))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

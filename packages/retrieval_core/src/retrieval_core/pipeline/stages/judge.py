@@ -470,9 +470,13 @@ def _names_to_check(condition: Filter, seen: Iterable[Mapping[str, JSON]], known
 def _report(names: Iterable[str], fields: Collection[str], where: str) -> str | None:
     unknown = [name for name in names if fields and name not in fields][:MOST_NAMED]
     told: list[str] = []
+    has_advice = True
     for name in unknown:
         near = _nearest(name, sorted(fields))
+        has_advice = has_advice and near is not None
         told.append(f"{where} a field {_quoted(name)}" + (f"; did you mean {_quoted(near)}?" if near else ""))
+    if not has_advice:  # of the user's own fields, none is named to somebody who may not see all chunks
+        told.append(f"fields that need no metadata: {', '.join(sorted(chunk_fields(Chunk('', '', ''))))}")
     return "; ".join(told) or None
 
 

@@ -40,6 +40,7 @@ class PartCalls:
         self._key = key if isinstance(key, str) else ""
         self._is_async = is_async
         self._is_blocking = False
+        self._has_client = False
         self._retries = retries
         self._loop: ref[asyncio.AbstractEventLoop] | None = None
         self._pool = ThreadPool(f"retrieval-{self._who}", threads=THREADS, patience=PATIENCE)
@@ -87,9 +88,9 @@ class PartCalls:
             finally:
                 self._is_blocking = not waited
         try:
-            return await self.in_thread(blocks, *args, **kwargs)
+            result = await self.in_thread(blocks, *args, **kwargs)
         except ServiceError as error:
-            if not self._is_async or not _may_lack_client(error):
+            if self._has_client or not self._is_async or not _may_lack_client(error):
                 raise
             try:
                 with self._mapped_errors():
@@ -97,9 +98,12 @@ class PartCalls:
             except ServiceError as other:
                 if not _may_lack_client(other) or str(other) == str(error):
                     raise
-                both = ServiceError(f"{error}; and the asynchronous client: {other}", self._who)
+                told = str(other).removeprefix(f"{self._who} failed: ")
+                both = ServiceError(f"{error}. With its asynchronous client: {told}", self._who)
                 both.was_retried = self._retries
                 raise both from error.__cause__
+        self._has_client = True
+        return result
 
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function that blocks.

@@ -37,7 +37,7 @@ class DocstoreNodes:
     """Reads the nodes of a docstore, and later those that changed.
 
     Documents, and nodes with children, are skipped, unless they are listed: LlamaIndex keeps them in docstores without
-    searching them.
+    searching them. Documents that the vector store has are nodes too, see :meth:`unskip`.
 
     Args:
         docstore: Of any kind.
@@ -53,6 +53,7 @@ class DocstoreNodes:
         chunks: By id, which is the node's. The mapping never changes; another one takes its place.
         unreadable: Why nodes could not be read, by their ids.
         has_text: Whether there are nodes besides images and references.
+        documents: Ids of skipped documents.
     """
 
     def __init__(
@@ -81,6 +82,8 @@ class DocstoreNodes:
         self.chunks: Mapping[str, Chunk] = {}
         self.unreadable: dict[str, str] = {}
         self.has_text = False
+        self.documents: set[str] = set()
+        self._embedded: set[str] = set()
 
     def read(self, names: Iterable[str]) -> dict[str, Chunk]:
         """Return those of the docstore's nodes that exist and can be read; it blocks."""
@@ -95,6 +98,14 @@ class DocstoreNodes:
     def without(self, names: Iterable[str]) -> list[str]:
         """Return those of the ids that the docstore did not have when it was read."""
         return [name for name in names if name not in self._known]
+
+    def unskip(self, documents: set[str]) -> None:
+        """Record documents that the vector store has; the next :meth:`refresh` reads them as nodes."""
+        with self._lock:
+            self.documents -= documents
+            self._embedded |= documents
+            self._known |= dict.fromkeys(documents, ("", None))
+            self._state = self._asked_at = None
 
     def refresh(self) -> None:
         """Read what changed; it blocks. The first call reads all nodes."""
@@ -146,8 +157,11 @@ class DocstoreNodes:
             if node is None or (name in known and known[name][0] == node.hash):
                 current[name] = known[name]
             else:
-                is_whole = listed is None and (isinstance(node, Document) or bool(node.child_nodes))
+                is_document = isinstance(node, Document) and name not in self._embedded
+                is_whole = listed is None and (is_document or bool(node.child_nodes))
                 current[name] = node.hash, None if is_whole else self._converted(node)
+                if is_whole and is_document and name not in known:
+                    self.documents.add(name)
         return current
 
     def _converted(self, node: BaseNode) -> Chunk | None:

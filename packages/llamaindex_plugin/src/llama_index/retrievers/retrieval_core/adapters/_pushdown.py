@@ -17,19 +17,28 @@ if TYPE_CHECKING:
 _MOST_VALUES = 1000
 _LARGEST = 2**53
 """Whole numbers below it are told apart as 64-bit floats, as which stores keep numbers."""
-_OWN_FIELDS = frozenset(chunk_fields(Chunk("", "", "")))
+_OWN_FIELDS = frozenset(chunk_fields(Chunk("", "", ""))) | {"doc_id", "ref_doc_id", "_node_content", "_node_type"}
+"""Fields that stores keep something else in: of a chunk's own, and those that LlamaIndex adds to the metadata."""
 
 
-def pushed(condition: Filter | None, operators: frozenset[FilterOperator]) -> MetadataFilters | None:
-    """Return what of a filter a store is asked to evaluate: something that passes all that the filter lets pass."""
-    part = None if condition is None else _part(condition, operators)
+def pushed(
+    condition: Filter | None, operators: frozenset[FilterOperator], *, numbers: bool = True
+) -> MetadataFilters | None:
+    """Return what of a filter a store is asked to evaluate: something that passes all that the filter lets pass.
+
+    Args:
+        numbers: Whether the store is asked which fields equal numbers.
+    """
+    part = None if condition is None else _part(condition, operators, numbers)
     return MetadataFilters(filters=[part]) if isinstance(part, MetadataFilter) else part
 
 
-def _part(condition: Filter, operators: frozenset[FilterOperator]) -> MetadataFilter | MetadataFilters | None:
+def _part(
+    condition: Filter, operators: frozenset[FilterOperator], numbers: bool
+) -> MetadataFilter | MetadataFilters | None:
     match condition:
         case And(filters) | Or(filters):
-            parts = [_part(part, operators) for part in filters]
+            parts = [_part(part, operators, numbers) for part in filters]
             kept = [part for part in parts if part is not None]
             # A part of an $and may be left to the test of the results, one of an $or may not.
             if not kept or (isinstance(condition, Or) and len(kept) < len(parts)):
@@ -39,7 +48,7 @@ def _part(condition: Filter, operators: frozenset[FilterOperator]) -> MetadataFi
         case Not():
             return None
         case _:
-            return _comparison(condition, operators)
+            return _comparison(condition, operators, numbers)
 
 
 _OPERATORS: Mapping[type[Condition], FilterOperator] = {
@@ -54,16 +63,19 @@ _OPERATORS: Mapping[type[Condition], FilterOperator] = {
 }
 
 
-def _comparison(condition: Condition, operators: frozenset[FilterOperator]) -> MetadataFilter | None:
+def _comparison(condition: Condition, operators: frozenset[FilterOperator], numbers: bool) -> MetadataFilter | None:
     operator = _OPERATORS.get(type(condition))
     name = condition.field
-    # The chunk's own fields are not metadata there, and names that begin with $ are operators to some stores.
-    if operator is None or operator not in operators or name in _OWN_FIELDS or not name or name.startswith("$"):
+    # The chunk's own fields are not metadata there. To some stores, names that begin with $ are operators, and marks
+    # lead into objects.
+    if operator is None or operator not in operators or name in _OWN_FIELDS or not name or {*name} & {*'$.[]"'}:
         return None
     values: Sequence[Scalar] = (
         condition.values if isinstance(condition, (In, NotIn)) else (cast("Any", condition).value,)
     )
     is_ordering = isinstance(condition, (Gt, Gte, Lt, Lte))
+    if not (numbers or is_ordering or all(isinstance(value, str) for value in values)):
+        return None
     if not 0 < len(values) <= _MOST_VALUES or not all(_can_be_sent(value, is_ordering) for value in values):
         return None
     if not isinstance(condition, (In, NotIn)):

@@ -14,7 +14,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
-from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
+from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder, as_embedder
 from llama_index.retrievers.retrieval_core.adapters.llm import LlamaIndexLLM
 from llama_index.retrievers.retrieval_core.adapters.reranker import LlamaIndexReranker
 from llama_index.retrievers.retrieval_core.adapters.retriever import LlamaIndexRetrieverStore
@@ -108,7 +108,7 @@ def pipeline_from(
         if embed_model is None:
             msg = "a vector store needs embed_model, the one whose vectors it holds, such as Settings.embed_model"
             raise InvalidParameterError(msg)
-        embed_model = _embedder(embed_model)
+        embed_model = as_embedder(embed_model, "embed_model")
         store = LlamaIndexStore(
             cast("BasePydanticVectorStore", vector_store),
             docstore=docstore,
@@ -121,7 +121,7 @@ def pipeline_from(
     return build_pipeline(
         settings,
         store,
-        None if embed_model is None else _embedder(embed_model),
+        None if embed_model is None else as_embedder(embed_model, "embed_model"),
         llm=None if llm is None else _llm(llm),
         reranker=None if rerank is None else _rerankers(rerank),
     )
@@ -133,12 +133,6 @@ def _check_used(overrides: Mapping[str, Any]) -> None:
             f"{', '.join(unused)}: the store and the embedding model are those of LlamaIndex; set embed_model= instead"
         )
         raise InvalidParameterError(msg)
-
-
-def _embedder(model: BaseEmbedding | Embedder) -> Embedder:
-    if isinstance(model, BaseEmbedding):
-        return LlamaIndexEmbedder(model)
-    return as_plugin(model, Embedder, "embed_model")
 
 
 def _rerankers(

@@ -14,7 +14,7 @@ from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls, has
 from llama_index.retrievers.retrieval_core.checks import check_kind
 from retrieval_core.config import host_of
 from retrieval_core.errors import DimensionMismatchError, EmbeddingError, InvalidParameterError, MalformedAnswerError
-from retrieval_core.ports import Embedder
+from retrieval_core.ports import Embedder, as_plugin
 from retrieval_core.run.caching import LruCache
 from retrieval_core.types.escapes import valid_unicode
 
@@ -178,6 +178,18 @@ class LlamaIndexEmbedder(Embedder):
         if expected == 1 and abs(lengths[0, 0] - 1) > 1e-6:  # texts of an index are embedded together
             self._lengths.set(hash(units[0].tobytes()), float(lengths[0, 0]))
         return units
+
+
+def as_embedder(model: BaseEmbedding | Embedder, name: str) -> Embedder:
+    """Return an embedding model of LlamaIndex, or an embedder, as an embedder.
+
+    Args:
+        name: The argument's name, for the error.
+
+    Raises:
+        InvalidParameterError: It is neither.
+    """
+    return LlamaIndexEmbedder(model) if isinstance(model, BaseEmbedding) else as_plugin(model, Embedder, name)
 
 
 def _sent(text: str) -> str:

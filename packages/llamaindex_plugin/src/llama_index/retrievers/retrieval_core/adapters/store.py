@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from secrets import token_hex
@@ -41,7 +42,7 @@ from retrieval_core.types.documents import unit_rows
 from retrieval_core.types.filters import OPERATORS, chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from llama_index.core.schema import BaseNode
 
@@ -61,6 +62,7 @@ class StoreAbilities:
         operators: Operators of ``MetadataFilters`` that the store evaluates. Each must accept every node that this
             library accepts, and may accept more: results are tested again. Other operators are tested only on results,
             of which more are then requested.
+        numbers: Whether ``==`` and ``in`` take 1 and 1.0 as equal.
         words: The mode for keyword search, ``SPARSE`` or ``TEXT_SEARCH``; ``None`` without keyword search.
         is_hybrid: Whether mode ``HYBRID`` includes keyword search.
     """
@@ -68,26 +70,33 @@ class StoreAbilities:
     operators: frozenset[FilterOperator] = frozenset()
     words: VectorStoreQueryMode | None = None
     is_hybrid: bool = False
+    numbers: bool = True
 
 
-OF_PINECONE = frozenset(map(FilterOperator, ("==", "in", ">", ">=", "<", "<=")))
-"""What Pinecone is asked. Of ``!=`` and ``nin`` it does not document what becomes of nodes without the field, and
-LlamaIndex's ``any``, ``all``, ``contains``, ``text_match``, ``is_empty`` and ``NOT`` raise ``ValueError`` for it."""
+EQUALITY = frozenset({FilterOperator.EQ, FilterOperator.IN})
+COMPARISON = EQUALITY | {FilterOperator.GT, FilterOperator.GTE, FilterOperator.LT, FilterOperator.LTE}
+"""Filters that stores are asked to evaluate. For ``!=`` and ``nin`` they differ in nodes without the field. Some raise
+errors for ``any``, ``all``, ``contains``, ``text_match``, ``is_empty`` and ``NOT``."""
 
 
 def abilities_of(vector_store: BasePydanticVectorStore) -> StoreAbilities:
     """Return the abilities of a vector store.
 
-    A store with an attribute ``abilities``, such as ``RetrievalCoreVectorStore``, reports its own. One other is known:
-    ``PineconeVectorStore`` evaluates some operators, and has keyword search if it was made with ``add_sparse_vector``.
+    A store with an attribute ``abilities``, such as ``RetrievalCoreVectorStore``, reports its own. Pinecone, Qdrant and
+    Chroma are known to evaluate some operators. ``PineconeVectorStore`` has keyword search if it was made with
+    ``add_sparse_vector``. LanceDB's store would write the values of a filter into SQL, so it gets none.
     """
     told = getattr(vector_store, "abilities", None)
     if isinstance(told, StoreAbilities):
         return told
-    if not _is_pinecone(vector_store):
+    if _is(vector_store, "QdrantVectorStore"):
+        return StoreAbilities(COMPARISON, numbers=False)
+    if _is(vector_store, "ChromaVectorStore"):  # it never compares whole numbers with fractions
+        return StoreAbilities(EQUALITY, numbers=False)
+    if not _is(vector_store, "PineconeVectorStore"):
         return StoreAbilities()
     is_sparse = getattr(vector_store, "add_sparse_vector", False) is True
-    return StoreAbilities(OF_PINECONE, VectorStoreQueryMode.SPARSE if is_sparse else None, is_hybrid=is_sparse)
+    return StoreAbilities(COMPARISON, VectorStoreQueryMode.SPARSE if is_sparse else None, is_hybrid=is_sparse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +186,7 @@ class LlamaIndexStore(Store):
         self._simple = vector_store if isinstance(vector_store, SimpleVectorStore) else None
         base = BasePydanticVectorStore
         self._reads_by_id = vector_store.stores_text and type(vector_store).get_nodes is not base.get_nodes
+        self._has_read = False
         self._calls = PartCalls(vector_store, is_async=type(vector_store).aquery is not base.aquery)
         self._nodes: DocstoreNodes | None = None
         if docstore is not None:
@@ -188,6 +198,8 @@ class LlamaIndexStore(Store):
                 refresh_seconds=refresh_seconds,
             )
         self._remembered: LruCache[str, _Item] = LruCache(MOST_REMEMBERED, REMEMBERED_SECONDS, time.monotonic)
+        self._asked_documents: set[str] = set()
+        self._latest: list[Chunk] = []
         self.sides = frozenset({"dense", "lexical"} if words else {"dense"})
 
     def _check(self, docstore: BaseDocumentStore | None) -> None:
@@ -234,10 +246,13 @@ class LlamaIndexStore(Store):
 
     async def _fields(self) -> Mapping[str, FieldInfo]:
         """Return the fields of the docstore's chunks; none without a docstore."""
-        counter = FieldCounter()
-        for chunk in (await self._chunks()).values():
-            counter.add(chunk_fields(chunk))
-        return counter.catalogue()
+        return _fields_of((await self._chunks()).values())
+
+    async def _sample_fields(self) -> tuple[frozenset[str], int] | None:
+        """Return the fields of the latest results without a docstore, ``None`` with one."""
+        if self._has_words:
+            return None
+        return frozenset(_fields_of(self._latest)), len(self._latest)
 
     async def _search(self, request: SearchRequest) -> tuple[Candidate, ...]:
         """Return the best candidates with their chunks, best first.
@@ -281,6 +296,8 @@ class LlamaIndexStore(Store):
                 items |= {each.id: _Item(each) for each in chunks if part.first <= each.chunk_index <= part.last}
         passing = {name: item for name, item in items.items() if matches(request.filter, chunk_fields(item.chunk))}
         vectors = self._vectors_of(passing) if request.with_vectors else {}
+        if self._vectors and len(vectors) < len(passing) and _is(self._store, "ChromaVectorStore"):
+            vectors |= await self._calls.in_thread(_vectors_of_chroma, self._store, [*passing.keys() - vectors.keys()])
         return Fetched({name: item.chunk for name, item in passing.items()}, vectors)
 
     async def _close(self) -> None:
@@ -291,8 +308,15 @@ class LlamaIndexStore(Store):
         """Return the docstore's chunks as they are now."""
         if self._nodes is None:
             return {}
-        await self._calls.in_thread(self._nodes.refresh)
-        return self._nodes.chunks
+        nodes = self._nodes
+        await self._calls.in_thread(nodes.refresh)
+        if self._reads_by_id and (documents := nodes.documents - self._asked_documents):
+            self._asked_documents |= documents
+            with suppress(ServiceError):  # such as an id that no node of this store can have; results will show them
+                if embedded := {*(await self._read([*documents], {}) or ())}:
+                    await self._calls.in_thread(nodes.unskip, embedded)
+                    await self._calls.in_thread(nodes.refresh)
+        return nodes.chunks
 
     def _listed(self) -> list[str] | None:
         """Return the ids of the index's nodes; ``None`` if neither vector store nor index lists them."""
@@ -338,16 +362,18 @@ class LlamaIndexStore(Store):
     async def _read(self, names: Sequence[str], kept: Mapping[str, Chunk]) -> dict[str, _Item] | None:
         """Return those nodes that the vector store has, by id; ``None`` if it can't read by id.
 
-        A store that refuses once, as stock's LanceDB always does with a ``ValueError``, is not asked again.
+        LanceDB's store always raises a ``ValueError``. From a store that has read nodes, it is a failure.
         """
         store, items = self._store, dict[str, _Item]()
         try:
             nodes = await self._calls.either_client(store.aget_nodes, store.get_nodes, list(names))
         except ServiceError as error:
-            if not isinstance(error.__cause__, (NotImplementedError, ValueError)):
+            if isinstance(error.__cause__, NotImplementedError):
+                self._reads_by_id = False
+            elif self._has_read or not isinstance(error.__cause__, ValueError):
                 raise
-            self._reads_by_id = False
             return None
+        self._has_read = True
         for node in nodes:
             item = self._item(node, kept.get(node.node_id))
             if isinstance(item, _Item):  # vector search reports what cannot be read
@@ -375,7 +401,7 @@ class LlamaIndexStore(Store):
             query_embedding=None if request.vector is None else self._checked(request.vector),
             query_str=request.text,
             mode=mode,
-            filters=pushed(request.filter, self.abilities.operators),
+            filters=pushed(request.filter, self.abilities.operators, numbers=self.abilities.numbers),
             node_ids=self._matching(kept, request.filter) if narrows and request.filter is not None else None,
         )
         if query.node_ids is not None and not query.node_ids:
@@ -385,10 +411,15 @@ class LlamaIndexStore(Store):
             try:
                 found, returned, problems = await self._ask(replace(query, similarity_top_k=asked), kept, request)
             except ServiceError as error:
+                if query.filters is not None and error.status == 400:  # it may filter by indexed fields only
+                    query.filters = None
+                    continue
                 if asked <= request.limit:
                     raise
                 problems.append(f"asked for {asked} results, since too few of the best pass the filter: {error}")
                 break
+            if query.filters is not None and not returned:  # so that a field that no node has can be named
+                await self._ask(replace(query, filters=None, similarity_top_k=asked), kept, request)
             if len(found) >= request.limit or returned < asked:
                 break
             if asked == self.most_results:
@@ -423,6 +454,7 @@ class LlamaIndexStore(Store):
         given = list(result.similarities or ())
         scores = falling(given if len(given) == len(names) else [None] * len(names))
         found: dict[str, Candidate] = {}
+        latest: list[Chunk] = []
         problems: list[str] = []
         for name, node, score in zip_longest(names, nodes, scores):
             item = self._of_docstore(name, kept) if node is None else self._item(node, kept.get(name))
@@ -431,12 +463,16 @@ class LlamaIndexStore(Store):
                 continue
             chunk = item.chunk
             self._remembered.set(chunk.id, item)
+            latest.append(chunk)
             is_relevant = request.vector is not None or score > 0  # keyword search: 0 without any word of the query
             if is_relevant and chunk.id not in found and matches(request.filter, chunk_fields(chunk)):
                 vectors = self._vectors_of({chunk.id: item}) if request.with_vectors else {}
                 found[chunk.id] = Candidate(chunk.id, score, chunk, vectors.get(chunk.id))
+        self._latest = latest
         if problems:
             problems = [f"{len(problems)} of the best could not be read: {problems[0]}"]
+        if self._nodes is not None and (embedded := self._nodes.documents.intersection(names)):
+            await self._calls.in_thread(self._nodes.unskip, embedded)
         if self._nodes is not None and self._has_words and "lexical" in self.sides and self.abilities.words is None:
             unknown = self._nodes.without(node.node_id for node in nodes)
             if unknown:
@@ -449,7 +485,7 @@ class LlamaIndexStore(Store):
 
     async def _results(self, query: VectorStoreQuery) -> VectorStoreQueryResult:
         options: dict[str, Any] = {}
-        if _is_pinecone(self._store):
+        if _is(self._store, "PineconeVectorStore"):
             numbers = query.similarity_top_k * len(query.query_embedding or ())
             options["include_values"] = self._vectors and numbers <= _MOST_NUMBERS
         try:
@@ -495,8 +531,15 @@ class LlamaIndexStore(Store):
         return [name for name, node_id in list(self._node_ids.items()) if node_id in passing]
 
 
-def _is_pinecone(vector_store: BasePydanticVectorStore) -> bool:
-    return any(kind.__name__ == "PineconeVectorStore" for kind in type(vector_store).__mro__)
+def _is(vector_store: BasePydanticVectorStore, name: str) -> bool:
+    return any(kind.__name__ == name for kind in type(vector_store).__mro__)
+
+
+def _fields_of(chunks: Iterable[Chunk]) -> Mapping[str, FieldInfo]:
+    counter = FieldCounter()
+    for chunk in chunks:
+        counter.add(chunk_fields(chunk))
+    return counter.catalogue()
 
 
 def _best(nodes: DocstoreNodes, request: SearchRequest, without: Collection[str]) -> dict[str, float]:
@@ -507,6 +550,12 @@ def _best(nodes: DocstoreNodes, request: SearchRequest, without: Collection[str]
         if name not in without and name in chunks and matches(request.filter, chunk_fields(chunks[name]))
     )
     return dict(islice(passing, request.limit))
+
+
+def _vectors_of_chroma(vector_store: Any, names: list[str]) -> dict[str, Vector]:
+    """Return vectors that LlamaIndex's store leaves out of its nodes."""
+    found = vector_store.client.get(ids=names, include=["embeddings"])
+    return {name: unit_rows(vector) for name, vector in zip(found["ids"], found["embeddings"], strict=True)}
 
 
 def _vector(numbers: Any) -> Vector | None:
