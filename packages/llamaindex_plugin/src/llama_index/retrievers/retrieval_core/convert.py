@@ -246,7 +246,7 @@ _UNCHANGEABLE = (str, int, float, bool, bytes, type(None))
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
-    """Return what ``deepcopy`` does, in a third of the time for what nodes mostly consist of."""
+    """Return what ``deepcopy`` does, in 70 % of the time for a node of text."""
     kind = cast("Any", type(value))
     if kind in _UNCHANGEABLE:
         return value
