@@ -459,3 +459,11 @@ class TestClosing:
             closing()
         assert embedder.closed == 1
         pipeline.sync.close()
+
+
+@pytest.mark.parametrize("wrong", [True, 1.0])
+def test_the_same_options_again_are_checked_by_their_types(store: TroubledStore, wrong: Any) -> None:
+    pipeline = a_pipeline(store)
+    assert [len(ids(ask(pipeline, top_k=top_k))) for top_k in (1, 1, 2, 1)] == [1, 1, 2, 1]
+    with pytest.raises(InvalidParameterError, match="top_k"):
+        ask(pipeline, top_k=wrong)

@@ -18,7 +18,7 @@ from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
     from retrieval_core.config import RetrievalConfig
-    from retrieval_core.ports import Side, Store
+    from retrieval_core.ports import Store
     from retrieval_core.types import SearchMode
 
     Filters: TypeAlias = Filter | MetadataFilter | Mapping[str, Any] | None
@@ -106,6 +106,7 @@ class AnswerOptions(QueryOptions, total=False):
 
 
 OF_SEVERAL = ("indexes", "max_results_per_query")
+_SCALARS = frozenset({bool, int, float, str, type(None)})
 OF_EACH = tuple(name for name in QueryOptions.__annotations__ if name not in OF_SEVERAL)
 """The options of a single index."""
 
@@ -328,16 +329,19 @@ class Planner:
     def __init__(self, store: Store, make: Callable[[Filters, QueryOptions], Plan]) -> None:
         self._store = store
         self._make = make
-        self._plain: tuple[frozenset[Side], Plan] | None = None
+        self._last: tuple[object, Plan] | None = None
 
     def __call__(self, filters: Filters, options: QueryOptions) -> Plan:
-        """Return the plan of a query; that of a plain one is made once."""
-        if options or filters is not None:
+        """Return the plan of a query; one with the options of the last query, none of them a list, has its plan."""
+        given = options.items()
+        if filters is not None or any(type(value) not in _SCALARS for _, value in given):
             return self._make(filters, options)
-        sides = self._store.sides
-        if self._plain is None or self._plain[0] != sides:  # the store has learned what it can do
-            self._plain = sides, self._make(filters, options)
-        return self._plain[1]
+        # What the store can do changes as it learns; the types tell True from 1, which is no number of results.
+        key = self._store.sides, tuple([(name, type(value), value) for name, value in given])
+        last = self._last  # another thread may set another one meanwhile
+        if last is None or last[0] != key:
+            self._last = last = key, self._make(filters, options)
+        return last[1]
 
 
 def make_plan(

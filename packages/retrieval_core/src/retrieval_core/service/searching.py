@@ -318,7 +318,7 @@ async def _target(context: ServiceContext, request: QueryRequest) -> _Target:
     options: QueryOptions = {
         "top_k": request.top_k,
         "mode": request.mode or (None if has_vectors else "lexical"),
-        "variants": [variant_of(each.kind, each.text) for each in request.queries or ()],
+        "variants": [variant_of(each.kind, each.text) for each in request.queries or ()] or None,
         "intent": request.intent,
         "history": request.history,
         "score_threshold": request.score_threshold if has_vectors else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -44,6 +45,7 @@ Range = Annotated[
 IndexName = Annotated[str | None, Field(description="Name of the index. Default: the first one")]
 
 
+@lru_cache(1_000)
 def in_utc(moment: datetime) -> str:
     """Return a time as ``YYYY-MM-DDTHH:MM:SSZ``. A time without a zone is read as UTC."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

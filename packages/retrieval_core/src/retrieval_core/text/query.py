@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ words of other languages too."""
 _LATIN = "\u024f"
 """The last letter of the Latin scripts of Europe."""
 _SAMPLE = 4000
+_DETECTING = Lock()
+"""For one thread at a time: if several load the detector's models at once, each of them takes 30 MB."""
 _WORD = re.compile(r"[^\W\d_]+")
 MAX_LENGTH = 1000
 """Longer questions, in code points, have to be equal: people's paraphrases are short."""
@@ -202,7 +205,8 @@ def _english_share(words: Sequence[str]) -> float:
 def _language_of(text: str) -> str | None:
     import chardet  # noqa: PLC0415 - few queries need it
 
-    return chardet.detect(text.encode("utf-8", "replace"))["language"]
+    with _DETECTING:
+        return chardet.detect(text.encode("utf-8", "replace"))["language"]
 
 
 def plain_question(question: str) -> str:
