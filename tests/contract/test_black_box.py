@@ -50,6 +50,9 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "._clients": "clients of LlamaIndex's model, which nothing else closes",
     },
     "llamaindex/test_as_tested_there.py": dict.fromkeys(("._object_map", "._verbose"), "a name of LlamaIndex's"),
+    "mcp/http_contract/test_openapi.py": {
+        "retrieval_core_mcp.http.routes.ROWS": "a schema that another one has replaced can't be seen in the document",
+    },
     "mcp/page/test_trouble.py": {
         "retrieval_core_mcp.browser.write_redirect": "what the command `retrieval open` writes is gone when it ends",
     },

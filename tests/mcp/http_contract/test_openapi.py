@@ -11,6 +11,9 @@ import pytest
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
+from pydantic.json_schema import models_json_schema
+
+from retrieval_core_mcp.http.routes import ROWS
 from support.http_service import document
 from support.openapi_changes import broken
 
@@ -44,6 +47,13 @@ def test_nothing_of_what_was_published_is_broken() -> None:
     kept = json.loads(KEPT.read_text("utf-8"))
     assert broken(kept, document()) == []
     assert kept == document(), f"what was added has to be kept too: {REFRESH}"
+
+
+def test_no_two_models_have_the_same_name() -> None:
+    """A schema is named after its class alone, so that a second class of that name would replace the first one's."""
+    rows = [model for row in ROWS for model in (row.request, row.response, row.unready) if model is not None]
+    _, schemas = models_json_schema([(model, "validation") for model in rows])
+    assert [name for name in schemas["$defs"] if "__" in name] == [], "give one of the classes another name"
 
 
 def _search(of: dict[str, Any]) -> dict[str, Any]:

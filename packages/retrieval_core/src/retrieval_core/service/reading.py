@@ -327,7 +327,7 @@ async def _read_lines(
     else:
         texts = _lines_of_chunks(chunks)
     if not texts:
-        msg = "table rows have none, and those of other documents are unknown if an older version indexed them"
+        msg = "table rows have none, nor has text that an older version indexed. Fetch the whole document by its ID"
         raise NotFoundError("Lines", f"of {name}", msg)
     first, last = min(texts), max(texts)
     around = request.lines_around
