@@ -22,8 +22,8 @@ TOOLS = (
     DeclaredTool(
         "search",
         "Search the documents",
-        'Find passages that answer a question in any words. "A phrase" is required, -word at the end excluded; '
-        "path:docs/*, field:value filter. {about}",
+        'Find passages that answer a question in any words. "A phrase" must occur, -word at the end must not; '
+        "path:*.md, field:value filter. {about}",
         "retrieval_core_mcp.tools.search:SearchArguments",
         ("query", "queries", "filters", "detail", "cursor"),
         "retrieval_core_mcp.tools.search:find",
@@ -43,7 +43,7 @@ TOOLS = (
     DeclaredTool(
         "fetch",
         "Read a document",
-        "Read a result's path:lines, documents.",
+        "Read a result's lines or whole documents.",
         "retrieval_core_mcp.tools.reading:FetchArguments",
         ("id", "offset"),
         "retrieval_core_mcp.tools.reading:fetch",

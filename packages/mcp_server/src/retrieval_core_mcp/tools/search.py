@@ -82,12 +82,12 @@ class SearchArguments(QueryArguments, Sized, SearchIndexRequest):
     ]
     queries: Annotated[
         tuple[_Query, ...] | None,
-        Field(max_length=MOST_QUERIES, description="More, as keywords: ... or passage: likely answer"),
+        Field(max_length=MOST_QUERIES, description="Other wordings; keywords: a b, or passage: a likely answer"),
         SEVERAL,
     ] = None
-    detail: Annotated[Literal["paths", "excerpts", "full"], Field(description="paths: no text; full: uncut")] = (
-        "excerpts"
-    )
+    detail: Annotated[
+        Literal["paths", "excerpts", "full"], Field(description="full: whole passages; paths: no text")
+    ] = "excerpts"
     top_k: Annotated[TopK | None, Field(description="Most results")] = None
     mode: Annotated[Mode | None, Field(description="lexical: keyword search; dense: vector search; hybrid: both")] = (
         None
