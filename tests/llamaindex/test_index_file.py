@@ -53,7 +53,6 @@ def test_an_index_file_is_closed_with_its_retriever(file: Path) -> None:
         RetrievalCoreRetriever.from_index_file(file, embedder=FakeEmbedder(), embed_model=FakeEmbedder())
     with RetrievalCoreRetriever.from_index_file(file, embed_model=FakeEmbedder(), top_k=1) as retriever:
         assert ids(retriever.retrieve(QUESTION)) == ["moon.md#1"]
-        assert len(retriever.retrieve_with(QUESTION, similarity_top_k=2)) == 2
         assert len(retriever.bound(similarity_top_k=2).retrieve(QUESTION)) == 2
     retriever.close()
     with pytest.raises(RetrievalError):

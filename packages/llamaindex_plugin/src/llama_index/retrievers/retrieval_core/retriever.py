@@ -223,7 +223,6 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         *,
         filters: Filters | None = None,
         top_k: int | None = None,
-        similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
     ) -> list[NodeWithScore]:
         """Find nodes as ``retrieve`` does, with settings for this query.
@@ -232,13 +231,11 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
             query: The question.
             filters: Conditions on every node, on top of the retriever's own filters.
             top_k: The most nodes, 1 to 1000; by default the retriever's.
-            similarity_top_k: LlamaIndex's name of ``top_k``; give one of them.
             mode: Dense, lexical or hybrid search; by default the retriever's.
 
         Raises:
             RetrievalError: As of :meth:`retrieval_core.RetrievalPipeline.aretrieve`.
         """
-        top_k = one_top_k(top_k, similarity_top_k)
         return self.retrieve(question(query, filters=filters, top_k=top_k, mode=mode))
 
     async def aretrieve_with(
@@ -247,11 +244,9 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         *,
         filters: Filters | None = None,
         top_k: int | None = None,
-        similarity_top_k: int | None = None,
         mode: SearchMode | None = None,
     ) -> list[NodeWithScore]:
         """Find nodes as ``aretrieve`` does, with settings for this query; see :meth:`retrieve_with`."""
-        top_k = one_top_k(top_k, similarity_top_k)
         return await self.aretrieve(question(query, filters=filters, top_k=top_k, mode=mode))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
