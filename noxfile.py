@@ -89,7 +89,16 @@ def tests(session: nox.Session) -> None:
     """Run the fast tests with the running interpreter, the examples of the documentation among them."""
     session.install(
         *editable(),
-        *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
+        *group(
+            "test",
+            "test-files",
+            "test-langchain",
+            "test-llamaindex",
+            "test-observe",
+            "test-postgres",
+            "test-qdrant",
+            "test-redis",
+        ),
     )
     session.run("pytest", *PARALLEL, *(session.posargs or ("-m", "not slow")))
 
@@ -139,6 +148,7 @@ def types(session: nox.Session) -> None:
             "test-langchain",
             "test-llamaindex",
             "test-observe",
+            "test-postgres",
             "test-qdrant",
             "types",
             "benchmarks",
@@ -288,7 +298,16 @@ def coverage(session: nox.Session) -> None:
     """
     session.install(
         *editable(),
-        *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
+        *group(
+            "test",
+            "test-files",
+            "test-langchain",
+            "test-llamaindex",
+            "test-observe",
+            "test-postgres",
+            "test-qdrant",
+            "test-redis",
+        ),
     )
     session.run("coverage", "erase")
     at_random = {"HYPOTHESIS_PROFILE": "random", "KILLS": "20"}
@@ -303,7 +322,16 @@ def mutations(session: nox.Session) -> None:
     """Change the core in sixty small ways, drawn by the date, of which the tests have to notice 90 %."""
     session.install(
         *editable(),
-        *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
+        *group(
+            "test",
+            "test-files",
+            "test-langchain",
+            "test-llamaindex",
+            "test-observe",
+            "test-postgres",
+            "test-qdrant",
+            "test-redis",
+        ),
     )
     session.run("python", "tools/mutations.py", *session.posargs)
 
@@ -321,7 +349,16 @@ def build(session: nox.Session) -> None:
         f"retrieval-core[{EXTRAS}] @ {core}",
         f"llama-index-retrievers-retrieval-core @ {plugin}",
         f"retrieval-core-mcp @ {server}",
-        *group("test", "test-files", "test-langchain", "test-llamaindex", "test-observe", "test-qdrant", "test-redis"),
+        *group(
+            "test",
+            "test-files",
+            "test-langchain",
+            "test-llamaindex",
+            "test-observe",
+            "test-postgres",
+            "test-qdrant",
+            "test-redis",
+        ),
     )
     session.run("pytest", *PARALLEL, *(session.posargs or ("tests",)), env=QUICK)
 

@@ -23,7 +23,14 @@ MODULES = (
     "retrieval_core.pipeline",
     "retrieval_core.run.observe",
 )
-STORES = {"memory": "Memory", "sqlite": "Sqlite", "lancedb": "LanceDB", "qdrant": "Qdrant", "pinecone": "Pinecone"}
+STORES = {
+    "memory": "Memory",
+    "sqlite": "Sqlite",
+    "lancedb": "LanceDB",
+    "postgres": "Postgres",
+    "qdrant": "Qdrant",
+    "pinecone": "Pinecone",
+}
 
 
 def public_things() -> Iterator[tuple[str, Any]]:

@@ -47,6 +47,8 @@ VENDORS = {
     "httpx": "adapters/vendors adapters/stores",
     "lancedb": "adapters/stores",
     "pinecone": "adapters/stores",
+    "psycopg": "adapters/stores",
+    "psycopg_pool": "adapters/stores",
     "pyarrow": "adapters/stores",
     "qdrant_client": "adapters/stores",
     "redis": "adapters/caches",
@@ -76,6 +78,7 @@ VENDORS = {
 """Optional dependencies, and the only folders that may import them, inside functions alone."""
 LATE = frozenset(
     {
+        Path("adapters/stores/postgres/session.py"),
         Path("adapters/local_models/onnx.py"),
         Path("adapters/local_models/tokens.py"),
         Path("integrations/langchain.py"),

@@ -35,6 +35,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"llm.kind": "openai", "llm.openai.api_key": "k", "transform.model": "m"},
     {"store.kind": "lancedb"},
     {"store.kind": "pinecone", "store.pinecone": {"api_key": "k", "host": "h"}},
+    {"store.kind": "postgres", "store.postgres": {"url": "postgresql://h/d"}},
     {"store.kind": "qdrant", "store.qdrant": {"path": ":memory:"}},
     {"reranker.kind": "llm", "reranker.fallbacks": ["local", "cohere", "cross-encoder", "late-interaction"],
      "reranker.cohere.api_key": "k"},

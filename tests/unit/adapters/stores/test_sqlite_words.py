@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.adapters.stores.scoring import best_rows
+from retrieval_core.adapters.stores.segments import FANOUT
 from retrieval_core.adapters.stores.sqlite import SqliteStore, schema
 from retrieval_core.adapters.stores.sqlite.words import (
-    FANOUT,
     InvertedIndex,
     add_postings,
     has_small_segments,

@@ -223,7 +223,7 @@ class StoreConfig(PortConfig):
 
     kind: str = "sqlite"
     """``sqlite`` (one file), ``lancedb`` (a folder, for large collections), ``memory`` (gone with the process),
-    ``pinecone``, ``qdrant`` or ``"package.module:Class"``."""
+    ``postgres``, ``pinecone``, ``qdrant`` or ``"package.module:Class"``."""
 
 
 class EmbedderConfig(PortConfig):

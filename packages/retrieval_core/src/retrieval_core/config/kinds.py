@@ -157,9 +157,9 @@ def _port(setting: str, name: str, folder: str, services: str = "", /, **built_i
 
 
 STORE = _port(
-    "store.kind", "stores", "stores.", "pinecone qdrant",
+    "store.kind", "stores", "stores.", "pinecone postgres qdrant",
     sqlite="sqlite.store:SqliteStore", lancedb="lancedb.store:LanceDBStore", memory="memory:MemoryStore",
-    pinecone="pinecone.store:PineconeStore", qdrant="qdrant.store:QdrantStore",
+    pinecone="pinecone.store:PineconeStore", postgres="postgres.store:PostgresStore", qdrant="qdrant.store:QdrantStore",
 )  # fmt: skip
 EMBEDDER = _port(
     "embedder.kind", "embedders", "embedders.", "openai cohere",

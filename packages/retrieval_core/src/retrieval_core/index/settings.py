@@ -138,6 +138,8 @@ def store_name(config: RetrievalConfig, location: str) -> str | None:
         case "qdrant":
             where = store.qdrant.path or store.qdrant.url
             return f"the Qdrant collection {store.qdrant.collection} at {where}"
+        case "postgres":
+            return f"the {location}"
         case "pinecone":
             namespace = f", namespace {store.pinecone.namespace}" * bool(store.pinecone.namespace)
             return f"the Pinecone index {store.pinecone.index_name or store.pinecone.host}{namespace}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,8 @@ ROWS_OF_A_THREAD = 25_000
 """The fewest rows that are worth a thread: with half of 50,000 each, two take 1.9 ms where one takes 4.0."""
 BLOCKS_FOR_EACH = 8
 """Of the scores, as many blocks as this times the limit are looked at by their maximum."""
+LEAST_WEIGHT = 1e-6
+"""The weight of a term that more than half of the chunks have, which would otherwise count against them, as in FTS5."""
 FEWEST_IN_A_BLOCK = 4
 """Scores of smaller blocks are partitioned at once: of 1,000 in 3 to 10 µs, and by blocks in 20."""
 
@@ -71,6 +74,12 @@ def length_norms(lengths: NDArray[Any], mean: float) -> NDArray[np.float64]:
 def saturated(frequencies: NDArray[Any], norms: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return BM25's weights of a term's frequencies in chunks, without the term's own weight."""
     return frequencies * (K1 + 1) / (frequencies + norms)
+
+
+def weight_of(chunks: int, count: int) -> float:
+    """Return BM25's weight of a term that some of the chunks have."""
+    weight = log((chunks - count + 0.5) / (count + 0.5)) if count else 0.0
+    return weight if weight > 0 else LEAST_WEIGHT
 
 
 def best_rows(scores: NDArray[np.floating], limit: int) -> NDArray[np.intp]:

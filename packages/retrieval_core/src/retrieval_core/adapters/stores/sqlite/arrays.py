@@ -11,7 +11,7 @@ import numpy as np
 from retrieval_core.adapters.stores.columns import Columns, evaluate
 from retrieval_core.adapters.stores.held import RECORD_BYTES, IndexInMemory, Postings, Records
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, FieldReader
-from retrieval_core.adapters.stores.scoring import best_rows, cosines, products
+from retrieval_core.adapters.stores.scoring import best_rows, cosines, products, weight_of
 from retrieval_core.adapters.stores.sqlite.connections import StaleReadError
 from retrieval_core.adapters.stores.sqlite.read import (
     FIELDS,
@@ -26,7 +26,7 @@ from retrieval_core.adapters.stores.sqlite.read import (
     vectors_of,
 )
 from retrieval_core.adapters.stores.sqlite.schema import chunk_columns
-from retrieval_core.adapters.stores.sqlite.words import merged_postings, read_segments, read_stale, weight_of
+from retrieval_core.adapters.stores.sqlite.words import merged_postings, read_segments, read_stale
 from retrieval_core.types.filters import paths_of
 
 if TYPE_CHECKING:

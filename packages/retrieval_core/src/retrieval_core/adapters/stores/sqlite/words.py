@@ -18,7 +18,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from math import log
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
@@ -27,7 +26,8 @@ import numpy as np
 
 from retrieval_core.adapters.stores.held import Postings, Vocabulary, count_terms_of, sort_postings
 from retrieval_core.adapters.stores.rows import indexed_text_of
-from retrieval_core.adapters.stores.scoring import best_rows, length_norms, saturated
+from retrieval_core.adapters.stores.scoring import best_rows, length_norms, saturated, weight_of
+from retrieval_core.adapters.stores.segments import segments_to_merge, small_segments
 from retrieval_core.adapters.stores.sqlite.connections import DamagedError
 from retrieval_core.adapters.stores.sqlite.read import count_written_chunks, matches_of
 from retrieval_core.ports import TermCounts
@@ -49,17 +49,11 @@ if TYPE_CHECKING:
 
 BLOCK = 1024
 """Postings of a block, about; those of one term are never parted."""
-FANOUT = 8
-"""How many times as large as those that it is made of a merged segment is, about."""
 BLOCKS_AT_ONCE = 64
 """How many blocks are merged at a time, about."""
 REBUILT_AT_ONCE = 1000
 """Chunks whose words are analysed at a time when all postings are built again."""
-MOST_STALE = 4
-"""A segment is rewritten when more than one of this many of its chunks are removed."""
 
-LEAST_WEIGHT = 1e-6
-"""The weight of a term that more than half of the chunks have, which would otherwise count against them, as in FTS5."""
 CACHED_BYTES = 64 * 1024 * 1024
 """The most memory for the postings of terms that were searched for."""
 ENTRY_BYTES = 400
@@ -199,18 +193,18 @@ def _checksums(postings: Postings) -> NDArray[np.uint32]:
 
 def merge_segments(connection: Connection) -> None:
     """Merge neighbouring segments that together are large enough, and rewrite those with many removed chunks."""
-    while group := _to_merge(connection.execute(_SIZES).fetchall()):
+    while group := segments_to_merge(connection.execute(_SIZES).fetchall()):
         _merge(connection, group)
 
 
 def has_small_segments(connection: Connection) -> bool:
     """Whether :func:`merge_small_segments` has anything to do."""
-    return len(_small(connection.execute(_SIZES).fetchall())) > 1
+    return len(small_segments(connection.execute(_SIZES).fetchall())) > 1
 
 
 def merge_small_segments(connection: Connection) -> None:
     """Merge the last segments, so that each one that is left is some times as large as all behind it."""
-    _merge(connection, set(_small(connection.execute(_SIZES).fetchall())))
+    _merge(connection, set(small_segments(connection.execute(_SIZES).fetchall())))
 
 
 def _merge(connection: Connection, group: Collection[int]) -> None:
@@ -226,45 +220,6 @@ def _merge(connection: Connection, group: Collection[int]) -> None:
     connection.executemany("DELETE FROM word_blocks WHERE segment = ?", old)
     connection.executemany("DELETE FROM word_segments WHERE id = ?", old)
     connection.execute("DELETE FROM stale_words WHERE number BETWEEN ? AND ?", (first, last))
-
-
-def _small(sizes: Sequence[tuple[int, int, int]]) -> list[int]:
-    """Return the ids of the last segments, from the first on that is not :data:`FANOUT` times as large as the rest."""
-    rest = 0
-    small = 0
-    for place, (_, chunks, _) in enumerate(reversed(sizes), start=1):
-        if chunks < FANOUT * rest:
-            small = place
-        rest += chunks
-    return [name for name, _, _ in sizes[len(sizes) - small :]]
-
-
-def _to_merge(sizes: Sequence[tuple[int, int, int]]) -> set[int]:
-    """Return the ids of segments to merge now.
-
-    Every neighbour in a run is of at most some tier, and all together reach the next one: so each merge lifts all of
-    its chunks to a higher tier.
-
-    Args:
-        sizes: Id, number of chunks, and how many of these are removed, of each segment in order.
-    """
-    for name, chunks, stale in sizes:
-        if stale * MOST_STALE > chunks:
-            return {name}
-    limit = 1
-    while limit <= sum(chunks for _, chunks, _ in sizes):
-        limit *= FANOUT
-        run: list[int] = []
-        total = 0
-        for name, chunks, _ in (*sizes, (0, limit, 0)):
-            if chunks < limit:
-                run.append(name)
-                total += chunks
-            elif total >= limit:
-                return set(run)
-            else:
-                run, total = [], 0
-    return set()
 
 
 def merged_postings(
@@ -503,12 +458,6 @@ class InvertedIndex:
         passes = np.zeros(1 + max([0, *passing[-1:].tolist(), *self.numbers[-1:].tolist()]), np.bool_)
         passes[passing] = True
         return passes[self.numbers]
-
-
-def weight_of(chunks: int, count: int) -> float:
-    """Return BM25's weight of a term that some of the chunks have."""
-    weight = log((chunks - count + 0.5) / (count + 0.5)) if count else 0.0
-    return weight if weight > 0 else LEAST_WEIGHT
 
 
 def _bytes_of(found: _Found) -> int:

@@ -1,0 +1,412 @@
+"""Connections to a PostgreSQL database for one schema, with mapped errors, and its state as other processes write."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import asynccontextmanager, contextmanager, suppress
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg import errors
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from retrieval_core.adapters.stores.postgres import schema
+from retrieval_core.adapters.stores.postgres.schema import APPLICATION, EXAMPLE, SentVector, State
+from retrieval_core.config import without_credentials
+from retrieval_core.errors import (
+    ConfigurationError,
+    IndexBusyError,
+    IndexFormatError,
+    IndexNotFoundError,
+    RetrievalError,
+    ServiceConnectionError,
+    ServiceError,
+    ServiceTimeoutError,
+    StoreError,
+)
+from retrieval_core.ports import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+
+    from psycopg import AsyncConnection, AsyncCursor
+
+SERVICE = "postgres"
+# The deadline of a query cancels its statement. This only keeps work without a deadline from hanging for ever.
+_SILENCE_SECONDS = 300
+_CONNECT_SECONDS = 10
+_FRESH_SECONDS = 1.0
+"""For how long the last notified state is believed without a question to the server: a lost connection is silent."""
+_IDLE_SECONDS = 120.0
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; "
+_WRITE = "BEGIN; SET LOCAL jit = off; SET LOCAL synchronous_commit = on; "
+_STATE = """
+SELECT application, format, embedder_id, dimension, analyzer, token, generation, chunks, words,
+    EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('s.entries_by_embedding') AND indisvalid) AS is_indexed
+FROM s.manifest
+"""
+_LOST = ("08", "57")
+"""Classes of errors after which the server is gone, or the connection."""
+_RETRIED = ("40", "53", "58")
+"""Classes of errors that pass by: conflicts of transactions, missing resources, failures of the system."""
+_MANIFEST = "manifest"
+_SCHEMA = re.compile(r"\bs\.")
+_ABSENT = (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn)
+_NOT_NOW = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating")
+"""Of refusals at connecting, those that pass by."""
+
+
+class _VectorDumper(Dumper):
+    """Sends a vector in pgvector's binary form, with the type that the statement expects."""
+
+    format = Format.BINARY
+    oid = 0
+
+    def dump(self, obj: SentVector) -> bytes:
+        return obj.data
+
+
+class View:
+    """One transaction, and the state of the index in it.
+
+    Attributes:
+        state: As of the beginning of the transaction.
+        is_written: Whether a transaction that writes has changed anything.
+    """
+
+    def __init__(self, session: Session, connection: AsyncConnection[Any], state: State) -> None:
+        self._session = session
+        self._connection = connection
+        self.state = state
+        self.is_written = True
+
+    async def run(self, statement: str, parameters: Mapping[str, Any] | None = None) -> AsyncCursor[Any]:
+        """Execute a statement, and return the cursor, from which values come in their binary forms."""
+        return await self._session.execute(self._connection, statement, parameters)
+
+    async def rows(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
+        """Return the rows of a statement."""
+        return await (await self.run(statement, parameters)).fetchall()
+
+    async def row(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Any:
+        """Return the first row of a statement."""
+        return await (await self.run(statement, parameters)).fetchone()
+
+    async def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Execute a statement for each row of parameters."""
+        if rows:
+            async with self._connection.cursor() as cursor:
+                await cursor.executemany(self._session.sql(statement), rows)
+
+    async def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Write rows into a table."""
+        if rows:
+            statement = self._session.sql(f"COPY s.{table} ({', '.join(columns)}) FROM STDIN")
+            async with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+                for row in rows:
+                    await copy.write_row(row)
+
+
+class Session:
+    """Connections to one schema, a pool for each event loop.
+
+    Args:
+        url: Of the database.
+        name: Of the schema.
+        location: Where the index is, for people.
+        pool_size: The most connections of a pool.
+        busy_timeout: Seconds that a write waits for another one.
+    """
+
+    def __init__(self, url: str, name: str, location: str, *, pool_size: int, busy_timeout: float) -> None:
+        self._url = url
+        self._name = name
+        self._location = location
+        self._pool_size = pool_size
+        self._busy_timeout = busy_timeout
+        self._quoted = f'"{name}".'
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = WeakKeyDictionary()
+
+    def sql(self, statement: str) -> bytes:
+        """Return a statement of this library with the name of the schema in it."""
+        return _SCHEMA.sub(self._quoted, statement).encode()
+
+    async def execute(
+        self, connection: AsyncConnection[Any], statement: str, parameters: Mapping[str, Any] | None = None
+    ) -> AsyncCursor[Any]:
+        """Execute a statement, and return the cursor."""
+        return await connection.execute(self.sql(statement), parameters, binary=True)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[View]:
+        """Give a consistent view of the index.
+
+        Raises:
+            IndexNotFoundError: Nothing was written yet.
+            IndexFormatError: The schema belongs to another program, or to a newer version of this library.
+            StoreError: The index cannot be read.
+            ServiceError: The server failed, or cannot be reached.
+        """
+        async with self._connection() as connection, self._transaction(connection, _READ):
+            yield View(self, connection, await self._state(connection))
+
+    @asynccontextmanager
+    async def writing(self, make: Manifest | None = None) -> AsyncGenerator[View]:
+        """Give a transaction that is a write, after those of others; all of it is kept, or nothing.
+
+        Args:
+            make: The manifest of a new index, made if there is none.
+
+        Raises:
+            IndexNotFoundError: There is no index, and none is to be made.
+            IndexBusyError: Another process wrote for longer than the session waits.
+            RetrievalError: As of :meth:`reading`.
+        """
+        async with self._connection() as connection, self._transaction(connection, _WRITE):
+            if make is not None and _MANIFEST not in await self._relations(connection):
+                await self._make(connection, make)
+            view = View(self, connection, await self._state(connection, for_update=True))
+            for migration in schema.MIGRATIONS[view.state.format - 1 :]:
+                await connection.execute(self.sql(migration))
+            yield view
+            if not view.is_written:
+                return
+            token = token_hex(16)
+            row = await view.row(
+                "UPDATE s.manifest SET generation = generation + 1, token = %(token)s, format = %(format)s "
+                "RETURNING generation",
+                {"token": token, "format": schema.newest_format()},
+            )
+            await view.run(
+                "SELECT pg_notify(%(channel)s, %(version)s)",
+                {"channel": self._channel, "version": f"{token}:{row[0]}"},
+            )
+
+    async def aclose(self) -> None:
+        """Close the running event loop's connections."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+
+    @property
+    def _channel(self) -> str:
+        return f"retrieval:{self._name}"
+
+    async def _state(self, connection: AsyncConnection[Any], *, for_update: bool = False) -> State:
+        try:
+            # The lock makes writers wait for one another; the statements after it see what the last one wrote.
+            statement = _STATE + " FOR UPDATE" * for_update
+            row = await (await self.execute(connection, statement)).fetchone()
+        except _ABSENT as error:
+            raise _AbsentError from error
+        if row is None or row[0] != APPLICATION:
+            raise _AbsentError
+        _, version, embedder_id, dimension, analyzer, token, generation, chunks, words, is_indexed = row
+        if version > schema.newest_format():
+            msg = (
+                f"{self._location} has index format {version}, and this version of retrieval-core reads formats up to "
+                f"{schema.newest_format()}. Upgrade retrieval-core."
+            )
+            raise IndexFormatError(msg)
+        is_waiting = False
+        if dimension is not None:
+            found = await self.execute(connection, "SELECT EXISTS (SELECT FROM s.entries WHERE embedding IS NULL)")
+            is_waiting = (await found.fetchone() or (False,))[0]
+        manifest = Manifest(embedder_id, dimension, analyzer)
+        return State(manifest, version, token, generation, chunks, words, is_indexed, is_waiting)
+
+    async def _relations(self, connection: AsyncConnection[Any]) -> list[str]:
+        """Return the names of what is in the schema, as of this statement."""
+        found = await self.execute(
+            connection,
+            "SELECT relname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+            "WHERE nspname = %(name)s ORDER BY relname",
+            {"name": self._name},
+        )
+        return [name for (name,) in await found.fetchall()]
+
+    async def _make(self, connection: AsyncConnection[Any], manifest: Manifest) -> None:
+        """Make the tables of a new index, unless another process does so first."""
+        lock = {"name": f"retrieval-core {self._name}"}
+        await self.execute(connection, "SELECT pg_advisory_xact_lock(hashtextextended(%(name)s, 0))", lock)
+        relations = await self._relations(connection)
+        if _MANIFEST in relations:
+            return
+        self._refuse_others(relations)
+        encoding = await (await self.execute(connection, "SHOW server_encoding")).fetchone()
+        if encoding != ("UTF8",):
+            msg = f"{self._location}: the database has the encoding {encoding}; create one with the encoding UTF8"
+            raise ConfigurationError(msg)
+        if manifest.dimension is not None:
+            await self._make_extension(connection, manifest.dimension)
+        await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._name}"'.encode())
+        await connection.execute(self.sql(schema.create_tables(manifest.dimension)))
+        await self.execute(
+            connection,
+            "INSERT INTO s.manifest VALUES (%(application)s, %(format)s, %(embedder)s, %(dimension)s, %(analyzer)s, "
+            "'', 0, 0, 0, 0, 0, 0)",
+            {
+                "application": APPLICATION,
+                "format": schema.newest_format(),
+                "embedder": manifest.embedder_id,
+                "dimension": manifest.dimension,
+                "analyzer": manifest.analyzer,
+            },
+        )
+
+    async def _make_extension(self, connection: AsyncConnection[Any], dimension: int) -> None:
+        if dimension > schema.LARGEST_DIMENSION:
+            msg = f"{self._location}: pgvector keeps at most {schema.LARGEST_DIMENSION} components, got {dimension}"
+            raise ConfigurationError(msg)
+        known = await self.execute(connection, "SELECT FROM pg_extension WHERE extname = 'vector'")
+        if await known.fetchone() is not None:
+            return
+        advice = "Install pgvector at the server, and run in this database as its owner: CREATE EXTENSION vector"
+        try:
+            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        except (errors.FeatureNotSupported, errors.UndefinedFile, errors.InsufficientPrivilege) as error:
+            msg = f"{self._location}: the extension vector (pgvector) is missing ({_said(error)}). {advice}"
+            raise ConfigurationError(msg) from error
+
+    def _refuse_others(self, relations: Sequence[str]) -> None:
+        """Raise :class:`IndexFormatError` if a schema that has no index of ours is not empty."""
+        if relations:
+            msg = (
+                f"{self._location}: the schema belongs to another program (it has {relations[0]!r:.80}), and was not "
+                "changed. Set store.postgres.collection to another name."
+            )
+            raise IndexFormatError(msg)
+
+    @asynccontextmanager
+    async def _transaction(self, connection: AsyncConnection[Any], begin: str) -> AsyncGenerator[None]:
+        timeouts = f"SET LOCAL statement_timeout = '{_SILENCE_SECONDS}s'; "
+        timeouts += f"SET LOCAL lock_timeout = '{max(1, int(self._busy_timeout * 1000))}ms'"
+        await connection.execute((begin + timeouts).encode())
+        try:
+            yield
+            await connection.execute("COMMIT")
+        except _AbsentError as error:
+            await connection.execute("ROLLBACK")
+            self._refuse_others(await self._relations(connection))
+            msg = f"there is no index at {self._location}; make one with: retrieval index PATH…"
+            raise IndexNotFoundError(msg) from error
+        except BaseException:
+            with suppress(psycopg.Error):
+                await connection.execute("ROLLBACK")
+            raise
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
+        pool = await self._pool()
+        try:
+            connection = await pool.getconn()
+        except PoolClosed as error:
+            msg = f"{self._location}: the index is closed; open it again"
+            raise StoreError(msg) from error
+        except PoolTimeout as error:
+            await self._check_reachable()
+            msg = f"{self._location}: all {self._pool_size} connections are busy. Increase store.postgres.pool_size."
+            raise ServiceTimeoutError(msg, SERVICE) from error
+        try:
+            with _translated(self._location):
+                yield connection
+        finally:
+            is_lost = connection.broken
+            await pool.putconn(connection)
+            if is_lost:
+                await pool.check()  # the others were lost with the same server
+
+    async def _pool(self) -> AsyncConnectionPool[Any]:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            await self._check_reachable()
+            if (pool := self._pools.get(loop)) is None:
+                pool = self._pools[loop] = AsyncConnectionPool(
+                    self._url,
+                    kwargs=_OPTIONS,
+                    min_size=0,
+                    max_size=self._pool_size,
+                    open=False,
+                    configure=_configure,
+                    timeout=_CONNECT_SECONDS,
+                    max_idle=_IDLE_SECONDS,
+                )
+                await pool.open()
+        return pool
+
+    async def _check_reachable(self) -> None:
+        """Connect once, as a pool does not say why it cannot."""
+        with _translated(self._location):
+            connection = await psycopg.AsyncConnection.connect(self._url, **_OPTIONS)
+            await connection.close()
+
+
+_OPTIONS: dict[str, Any] = {
+    "autocommit": True,
+    "client_encoding": "utf8",
+    "connect_timeout": _CONNECT_SECONDS,
+    "fallback_application_name": APPLICATION,
+}
+
+
+class _AbsentError(Exception):
+    """The schema has no index of this library."""
+
+
+async def _configure(connection: AsyncConnection[Any]) -> None:
+    connection.adapters.register_dumper(SentVector, _VectorDumper)
+
+
+@contextmanager
+def _translated(location: str) -> Generator[None]:
+    """Turn errors of the driver into errors of this library.
+
+    Raises:
+        ServiceError: The server failed; it can be retried if that may help.
+        StoreError: The index cannot be used in this way.
+        ConfigurationError: The address cannot be used.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _mapped(error, location) from error
+
+
+def _mapped(error: psycopg.Error, location: str) -> RetrievalError:  # noqa: PLR0911 - a case for each
+    said = f"{location}: {_said(error)}"
+    match error:
+        case errors.LockNotAvailable():
+            return IndexBusyError(f"{location}: another process is writing; try again, or increase busy_timeout")
+        case errors.QueryCanceled():
+            return ServiceTimeoutError(f"{said}. The server may be overloaded.", SERVICE)
+        case errors.ReadOnlySqlTransaction():
+            return StoreError(f"{said}. This server is a read-only replica: write to the primary server.")
+        case errors.InsufficientPrivilege():
+            return StoreError(f"{said}. Grant the role USAGE on the schema and its tables; to write, also CREATE.")
+        case errors.DiskFull():
+            return StoreError(f"{said}. Nothing was written: make space at the server, and try again.")
+        case psycopg.ProgrammingError(sqlstate=None):
+            return ConfigurationError(f"store.postgres.url is no address of a database, such as {EXAMPLE}")
+        case psycopg.OperationalError(sqlstate=None) if "FATAL:" in str(error) and not any(
+            word in str(error) for word in _NOT_NOW
+        ):
+            advice = "Check user, password and database of store.postgres.url, and the server's pg_hba.conf."
+            return ServiceError(f"{said}. {advice}", SERVICE)
+        case psycopg.OperationalError(sqlstate=code) if code is None or code[:2] in _LOST:
+            return ServiceConnectionError(f"{said}. Check that the server runs and can be reached.", SERVICE)
+        case psycopg.Error(sqlstate=str(code)) if code[:2] in _RETRIED:
+            return ServiceError(f"{said}. Try again.", SERVICE, status=503)
+        case _:
+            return StoreError(said)
+
+
+def _said(error: psycopg.Error) -> str:
+    """Return what the server said, as one line without secrets."""
+    lines = (error.diag.message_primary or str(error)).strip().splitlines()
+    return without_credentials(" ".join(line.strip() for line in lines) or type(error).__name__)[:500].rstrip(".")

