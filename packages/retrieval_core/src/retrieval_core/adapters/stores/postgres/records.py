@@ -107,7 +107,9 @@ def _check_ids(prepared: Prepared) -> None:
 async def apply_change(view: View, change: Change, prepared: Prepared) -> None:
     """Apply a change that was checked before."""
     await _remove_documents(view, (*change.removed_documents, *(document.id for document in change.documents)))
-    await _insert_documents(view, prepared)
+    await view.copy("documents", (*DOCUMENTS.columns, "seal"), prepared.documents)
+    await _count(view, documents=len(prepared.documents))
+    await _replace(view, "sections", (*SECTIONS.columns, "seal"), prepared.sections)
     ids = [row[0] for row in prepared.chunks]
     await _remove_chunks(view, "id = ANY(%(names)s)", ids)
     if prepared.chunks:
@@ -115,24 +117,21 @@ async def apply_change(view: View, change: Change, prepared: Prepared) -> None:
         numbers = range(row[0] - len(ids) + 1, row[0] + 1)
         await _insert_chunks(view, prepared, numbers)
         await add_postings(view, numbers, prepared.terms)
-        await merge_segments(view)
+    await merge_segments(view)
     removed = [encode(name) for name in distinct(change.removed_sources)]
-    await view.run("DELETE FROM s.sources WHERE source = ANY(%(names)s)", {"names": removed})
-    await _replace(view, "sources", SOURCES.columns, prepared.sources)
-    await count_records(view)
+    gone = (await view.run("DELETE FROM s.sources WHERE source = ANY(%(names)s)", {"names": removed})).rowcount
+    await _count(view, sources=await _replace(view, "sources", SOURCES.columns, prepared.sources) - gone)
 
 
-async def _insert_documents(view: View, prepared: Prepared) -> None:
-    await view.copy("documents", (*DOCUMENTS.columns, "seal"), prepared.documents)
-    await _replace(view, "sections", (*SECTIONS.columns, "seal"), prepared.sections)
-
-
-async def _replace(view: View, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write rows into a table, in place of those with their ids."""
-    if rows:
-        names = [row[0] for row in rows]
-        await view.run(f"DELETE FROM s.{table} WHERE {columns[0]} = ANY(%(names)s)", {"names": names})  # noqa: S608
-        await view.copy(table, columns, list({row[0]: row for row in rows}.values()))
+async def _replace(view: View, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
+    """Write rows into a table, in place of those with their ids, and return how many more it has then."""
+    if not rows:
+        return 0
+    last = {row[0]: row for row in rows}
+    sql = f"DELETE FROM s.{table} WHERE {columns[0]} = ANY(%(names)s)"  # noqa: S608 - constants
+    gone = (await view.run(sql, {"names": list(last)})).rowcount
+    await view.copy(table, columns, list(last.values()))
+    return len(last) - gone
 
 
 async def _insert_chunks(view: View, prepared: Prepared, numbers: Sequence[int]) -> None:
@@ -148,23 +147,16 @@ async def _insert_chunks(view: View, prepared: Prepared, numbers: Sequence[int])
             (*entry, None, None) if vector is None else (*entry, checksum(vector, entry[0]), SentVector(vector))
             for entry, vector in zip(entries, prepared.vectors, strict=True)
         ]
-        into = f"INSERT INTO s.entries ({columns}, checksum, embedding) VALUES (%s, %s, %s, %s, %s, %s)"
+        into = f"INSERT INTO s.entries ({columns}, checksum, embedding) VALUES (%s, %s, %s, %s, %s, %s)"  # noqa: S608
         await view.run_many(into, sent)
-    await _count(view, len(rows), sum(words))
+    await _count(view, chunks=len(rows), words=sum(words))
 
 
-async def _count(view: View, chunks: int, words: int) -> None:
-    """Add to the counts of chunks and of their terms."""
-    counts = {"chunks": chunks, "words": words}
-    await view.run("UPDATE s.manifest SET chunks = chunks + %(chunks)s, words = words + %(words)s", counts)
-
-
-async def count_records(view: View) -> None:
-    """Record how many documents and sources there are."""
-    await view.run(
-        "UPDATE s.manifest SET documents = (SELECT count(*) FROM s.documents), "
-        "sources = (SELECT count(*) FROM s.sources)"
-    )
+async def _count(view: View, **counts: int) -> None:
+    """Add to the counts of the manifest, by their columns."""
+    if any(counts.values()):
+        added = ", ".join(f"{name} = {name} + %({name})s" for name in counts)
+        await view.run(f"UPDATE s.manifest SET {added}", counts)  # noqa: S608 - constants
 
 
 async def _remove_documents(view: View, document_ids: Iterable[str]) -> int:
@@ -172,7 +164,8 @@ async def _remove_documents(view: View, document_ids: Iterable[str]) -> int:
     if not names:
         return 0
     await view.run("DELETE FROM s.sections WHERE document_id = ANY(%(names)s)", {"names": names})
-    await view.run("DELETE FROM s.documents WHERE id = ANY(%(names)s)", {"names": names})
+    gone = await view.run("DELETE FROM s.documents WHERE id = ANY(%(names)s)", {"names": names})
+    await _count(view, documents=-gone.rowcount)
     return await _remove_chunks(view, "document_id = ANY(%(names)s)", names)
 
 
@@ -183,7 +176,7 @@ async def _remove_chunks(view: View, where: str, names: Sequence[str]) -> int:
         sql = "DELETE FROM s.entries WHERE number = ANY(%(numbers)s) RETURNING words"
         words = await view.rows(sql, {"numbers": numbers})
         await mark_stale(view, numbers)
-        await _count(view, -len(numbers), -sum(count for (count,) in words))
+        await _count(view, chunks=-len(numbers), words=-sum(count for (count,) in words))
     return len(numbers)
 
 
@@ -191,10 +184,10 @@ async def remove(view: View, document_ids: Sequence[str]) -> int:
     """Remove documents and the states of their sources, and return how many chunks were removed."""
     names = [encode(name) for name in distinct(document_ids)]
     of_documents = "SELECT source FROM s.documents WHERE id = ANY(%(names)s)"
-    await view.run(f"DELETE FROM s.sources WHERE source IN ({of_documents})", {"names": names})  # noqa: S608
+    gone = await view.run(f"DELETE FROM s.sources WHERE source IN ({of_documents})", {"names": names})  # noqa: S608
+    await _count(view, sources=-gone.rowcount)
     count = await _remove_documents(view, document_ids)
     await merge_segments(view)
-    await count_records(view)
     return count
 
 

@@ -45,7 +45,7 @@ _TABLES = """
 CREATE TABLE s.manifest (
     application text NOT NULL, format integer NOT NULL, embedder_id text, dimension integer, analyzer text NOT NULL,
     token text NOT NULL, generation bigint NOT NULL, last bigint NOT NULL, chunks bigint NOT NULL,
-    words bigint NOT NULL, documents bigint NOT NULL, sources bigint NOT NULL, settings text
+    words bigint NOT NULL, documents bigint NOT NULL, sources bigint NOT NULL
 );
 CREATE TABLE s.documents ({documents}, seal bytea NOT NULL, PRIMARY KEY (id));
 CREATE INDEX documents_by_source ON s.documents (source);
@@ -61,8 +61,7 @@ CREATE TABLE s.entries (
 );
 CREATE INDEX entries_by_field ON s.entries USING gin (fields jsonb_path_ops);
 CREATE TABLE s.postings (
-    term text COLLATE "C", segment integer, numbers bigint[] NOT NULL, frequencies integer[] NOT NULL,
-    lengths integer[] NOT NULL, PRIMARY KEY (term, segment)
+    term text COLLATE "C", segment integer, block bytea NOT NULL, PRIMARY KEY (term, segment)
 );
 CREATE TABLE s.segments (id integer PRIMARY KEY, first bigint NOT NULL, last bigint NOT NULL, chunks bigint NOT NULL);
 CREATE TABLE s.stale (number bigint PRIMARY KEY);

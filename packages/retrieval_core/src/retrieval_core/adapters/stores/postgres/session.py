@@ -54,6 +54,10 @@ _LOST = ("08", "57")
 """Classes of errors after which the server is gone, or the connection."""
 _RETRIED = ("40", "53", "58")
 """Classes of errors that pass by: conflicts of transactions, missing resources, failures of the system."""
+_INDEX = """
+CREATE INDEX CONCURRENTLY entries_by_embedding ON s.entries
+    USING hnsw ((embedding::halfvec({dimension})) halfvec_ip_ops)
+"""
 _MANIFEST = "manifest"
 _SCHEMA = re.compile(r"\bs\.")
 _ABSENT = (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn)
@@ -186,6 +190,21 @@ class Session:
                 "SELECT pg_notify(%(channel)s, %(version)s)",
                 {"channel": self._channel, "version": f"{token}:{row[0]}"},
             )
+
+    async def index_vectors(self, dimension: int) -> None:
+        """Make the index of vectors, unless another process does so; reading and writing go on meanwhile."""
+        if dimension > schema.LARGEST_INDEXED:
+            return
+        with _translated(self._location):
+            async with await psycopg.AsyncConnection.connect(self._url, **_OPTIONS) as connection:
+                lock = {"name": f"retrieval-core {self._name} vectors"}
+                sql = "SELECT pg_try_advisory_lock(hashtextextended(%(name)s, 0))"
+                if await (await self.execute(connection, sql, lock)).fetchone() != (True,):
+                    return
+                if not (await self._state(connection)).is_indexed:
+                    # Whoever was killed while making it has left an index that is not used.
+                    await connection.execute(self.sql("DROP INDEX CONCURRENTLY IF EXISTS s.entries_by_embedding"))
+                    await connection.execute(self.sql(_INDEX.format(dimension=dimension)))
 
     async def aclose(self) -> None:
         """Close the running event loop's connections."""

@@ -6,14 +6,14 @@ import asyncio
 import re
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AliasChoices, Field, SecretStr
 
 from retrieval_core.adapters.stores.base import StoreBase
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT
-from retrieval_core.adapters.stores.postgres import records, vectors, words
+from retrieval_core.adapters.stores.postgres import damage, records, vectors, words
 from retrieval_core.adapters.stores.postgres.schema import EXAMPLE, decode
 from retrieval_core.adapters.vendors import LoadsPackage
 from retrieval_core.config.base import AdapterSettings
@@ -26,7 +26,7 @@ from retrieval_core.errors import (
 from retrieval_core.ports import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
     from typing import Self
 
     from retrieval_core.adapters.parts import AdapterParts
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         FieldInfo,
         SearchRequest,
         SourceState,
+        StoredDamage,
         StoreInfo,
         TermCounts,
     )
@@ -108,6 +109,7 @@ class PostgresStore(LoadsPackage, StoreBase):
         self._arguments = {"pool_size": pool_size, "busy_timeout": busy_timeout}
         self._collection = collection
         self._session: Session | None = None
+        self._postings = words.PostingsCache()
 
     @classmethod
     def from_settings(cls, settings: PostgresSettings, parts: AdapterParts) -> Self:
@@ -147,7 +149,7 @@ class PostgresStore(LoadsPackage, StoreBase):
         async with self._reading() as view:
             if request.vector is not None:
                 return await self._search_vectors(view, request, request.vector)
-            found = await words.search_words(view, self._analyzer, request.text or "", request.limit, request.filter)
+            found = await words.search_words(view, self._postings, self._analyzer, request)
             candidates = await self._candidates(view, request, found)
             if missing := max(0, await words.count_missing(view)):
                 raise DamagedSearchError("keyword", view.state.chunks, missing, candidates)
@@ -187,7 +189,7 @@ class PostgresStore(LoadsPackage, StoreBase):
 
     async def _count_terms(self, terms: Sequence[str], condition: Filter | None) -> TermCounts:
         async with self._reading() as view:
-            return await words.count_terms(view, terms, condition)
+            return await words.count_terms(view, self._postings, terms, condition)
 
     async def _fields(self) -> Mapping[str, FieldInfo]:
         async with self._reading() as view:
@@ -204,6 +206,24 @@ class PostgresStore(LoadsPackage, StoreBase):
     async def _document_ids(self) -> Sequence[str]:
         async with self._reading() as view:
             return await records.document_ids(view)
+
+    async def _find_damage(self, document_ids: Collection[str] | None) -> StoredDamage:
+        """Compare what is stored with its checksums: records, vectors, postings, and the fields that filters see."""
+        async with self._reading() as view:
+            return await damage.find_damage(view, document_ids)
+
+    async def _repair(self) -> None:
+        """Build postings and fields again, and have damaged vectors wait for being embedded."""
+        async with self._writing() as view:
+            await damage.repair(view, self._analyzer)
+
+    async def _optimize(self) -> None:
+        """Merge small segments of postings, and make the index of vectors if there are many."""
+        async with self._writing() as view:
+            view.is_written = await words.merge_small_segments(view)
+            state = view.state
+        if not state.is_indexed and state.chunks >= vectors.INDEXED_FROM and state.manifest.dimension is not None:
+            await (await self._opened()).index_vectors(state.manifest.dimension)
 
     async def _close(self) -> None:
         if self._session is not None:

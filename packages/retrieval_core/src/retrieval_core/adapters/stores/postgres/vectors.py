@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.postgres.filters import to_sql
 from retrieval_core.adapters.stores.postgres.schema import (
-    LARGEST_INDEXED,
     SentVector,
     vector_bytes,
     vectors_from,
@@ -38,15 +37,6 @@ WITH near AS MATERIALIZED (
     ORDER BY (embedding::halfvec({dimension})) <#> (%(query)s::vector)::halfvec({dimension}) LIMIT {wanted}
 ) SELECT id, -least({product}, 1) FROM near ORDER BY {product}, id LIMIT {limit}
 """
-INDEX = """
-CREATE INDEX CONCURRENTLY entries_by_embedding ON s.entries
-    USING hnsw ((embedding::halfvec({dimension})) halfvec_ip_ops)
-"""
-
-
-def can_be_indexed(dimension: int | None) -> bool:
-    """Whether an index of pgvector takes vectors of this length."""
-    return dimension is not None and dimension <= LARGEST_INDEXED
 
 
 async def search_vectors(view: View, vector: Vector, limit: int, condition: Filter | None) -> list[tuple[str, float]]:

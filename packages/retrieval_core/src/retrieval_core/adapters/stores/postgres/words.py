@@ -1,7 +1,13 @@
-"""Keyword search by BM25 over postings in tables, with the scores of the other stores."""
+"""Keyword search by BM25 over postings in a table, with the scores of the other stores.
+
+A row has the postings of one term in one segment: the chunks' numbers, how often each has the term, and how many terms
+it has. The postings of a query's terms are read and scored here, as the server takes much longer to add them up.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import struct
 from collections import Counter
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -9,67 +15,55 @@ from zlib import crc32
 
 from retrieval_core.adapters.stores.postgres.filters import to_sql
 from retrieval_core.adapters.stores.postgres.schema import encode
-from retrieval_core.adapters.stores.query_terms import K1, B, query_terms
+from retrieval_core.adapters.stores.query_terms import query_terms
 from retrieval_core.adapters.stores.segments import segments_to_merge, small_segments
 from retrieval_core.ports import TermCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from retrieval_core.adapters.stores.postgres.session import View
+    from retrieval_core.ports import SearchRequest
     from retrieval_core.text.analysis import Analyzer
     from retrieval_core.types.filters import Filter
 
+    Numbers = NDArray[np.int64]
+
 LONGEST_TERM = 256
 """Bytes from which on a term is kept as its hash: PostgreSQL's indexes take no long keys."""
-GRAIN = 2.0**36
-"""Scores are multiples of one by this, so that equal ones are equal in whatever order PostgreSQL adds them up."""
+CACHED_BYTES = 64 * 1024 * 1024
+"""The most memory for the postings of terms that were searched for."""
+CHECKED_FIRST = 200
+"""How many of the best chunks are compared with a filter first; then ten times as many."""
+REWRITTEN_AT_ONCE = 2000
+"""Rows of a segment with removed chunks that are rewritten at a time."""
+_POSTING = struct.Struct("<qII")
+_COLUMNS = ("term", "segment", "block")
 
 _SIZES = """
 SELECT id, chunks, (SELECT count(*) FROM s.stale WHERE number BETWEEN first AND last) FROM s.segments ORDER BY first
 """
 _MERGE = """
 WITH gone AS (DELETE FROM s.postings WHERE segment = ANY(%(old)s) RETURNING *)
-INSERT INTO s.postings (segment, term, numbers, frequencies, lengths)
-SELECT %(new)s, term, array_agg(number ORDER BY number), array_agg(frequency ORDER BY number),
-    array_agg(length ORDER BY number)
-FROM gone, unnest(numbers, frequencies, lengths) AS posting (number, frequency, length)
-WHERE NOT EXISTS (SELECT FROM s.stale WHERE stale.number = posting.number)
-GROUP BY term
+INSERT INTO s.postings SELECT term, %(new)s, string_agg(block, ''::bytea ORDER BY first)
+FROM gone JOIN s.segments ON id = segment GROUP BY term
 """
 _MERGE_SEGMENTS = """
-INSERT INTO s.segments
-SELECT %(new)s, min(first), max(last), sum(chunks) - (
-    SELECT count(*) FROM s.stale, s.segments AS part
-    WHERE part.id = ANY(%(old)s) AND number BETWEEN part.first AND part.last
-) FROM s.segments WHERE id = ANY(%(old)s)
+WITH gone AS (DELETE FROM s.segments WHERE id = ANY(%(old)s) RETURNING *)
+INSERT INTO s.segments SELECT %(new)s, min(first), max(last), sum(chunks) FROM gone
 """
-_FORGET = """
-DELETE FROM s.stale USING s.segments WHERE number BETWEEN first AND last AND id = ANY(%(old)s)
+_BLOCKS = """
+SELECT term, block FROM s.postings JOIN s.segments ON id = segment WHERE term = ANY(%(terms)s) ORDER BY first
 """
-_COUNTS = """
-SELECT term, sum(CASE WHEN (SELECT count(*) FROM s.stale) = 0 THEN cardinality(numbers) ELSE (
-    SELECT count(*) FROM unnest(numbers) AS posting (number)
-    WHERE NOT EXISTS (SELECT FROM s.stale WHERE stale.number = posting.number)
-) END)::bigint
-FROM s.postings WHERE term = ANY(%(terms)s) GROUP BY term
+_STALE = "SELECT number FROM s.stale JOIN s.segments ON number BETWEEN first AND last WHERE id = ANY(%(old)s)"
+_ROWS = """
+DELETE FROM s.postings WHERE segment = %(segment)s AND term IN (
+    SELECT term FROM s.postings WHERE segment = %(segment)s AND term > %(term)s ORDER BY term LIMIT %(most)s
+) RETURNING term, block
 """
-_PASSING_COUNTS = """
-SELECT term, count(*) FROM s.postings, unnest(numbers) AS posting (number) JOIN s.entries USING (number)
-WHERE term = ANY(%(terms)s) AND {where} GROUP BY term
-"""
-_SEARCH = """
-SELECT id, score FROM (
-    SELECT number, floor(sum(
-        weight * frequency * {factor} / (frequency + %(base)s + %(slope)s * length)
-    ) * {grain} + 0.5) / {grain} AS score
-    FROM unnest(%(terms)s::text[], %(weights)s::float8[]) AS given (term, weight) JOIN s.postings USING (term),
-        unnest(numbers, frequencies, lengths) AS posting (number, frequency, length)
-    WHERE {where}
-    GROUP BY number ORDER BY score DESC FETCH FIRST {limit} ROWS WITH TIES
-) AS best JOIN s.entries USING (number)
-"""
-_ALIVE = "NOT EXISTS (SELECT FROM s.stale WHERE stale.number = posting.number)"
 
 
 def key_of(term: str) -> str:
@@ -84,6 +78,45 @@ def bag_of(counts: Mapping[str, int]) -> int:
     return sum(crc32(term.encode()) * count for term, count in counts.items()) & 0xFFFFFFFF
 
 
+def postings_of(block: bytes) -> Iterable[tuple[int, int, int]]:
+    """Return number, frequency and length of each posting of a block."""
+    return _POSTING.iter_unpack(block[: len(block) // _POSTING.size * _POSTING.size])
+
+
+class PostingsCache:
+    """The postings of terms at one version of the index, without those of removed chunks."""
+
+    def __init__(self) -> None:
+        self._version = ""
+        self._found: dict[str, tuple[Numbers, NDArray[Any], NDArray[Any]]] = {}
+
+    async def find(self, view: View, terms: Collection[str]) -> dict[str, tuple[Numbers, NDArray[Any], NDArray[Any]]]:
+        """Return the numbers of the chunks that have a term, how often, and how many terms they have, by the term."""
+        if self._version != view.state.version or sum(len(one[0]) for one in self._found.values()) * 16 > CACHED_BYTES:
+            self._version, self._found = view.state.version, {}
+        found = {term: known for term in terms if (known := self._found.get(term)) is not None}
+        if missing := [term for term in terms if term not in found]:
+            stale = [number for (number,) in await view.rows("SELECT number FROM s.stale")]
+            keys = {key_of(term): term for term in missing}
+            blocks: dict[str, list[bytes]] = {term: [] for term in missing}
+            for key, block in await view.rows(_BLOCKS, {"terms": list(keys)}):
+                blocks[keys[key]].append(block)
+            read = {term: _read(b"".join(parts), stale) for term, parts in blocks.items()}
+            found |= read
+            if self._version == view.state.version:
+                self._found |= read
+        return found
+
+
+def _read(block: bytes, stale: Sequence[int]) -> tuple[Numbers, NDArray[Any], NDArray[Any]]:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    rows = np.frombuffer(block, [("number", "<i8"), ("frequency", "<u4"), ("length", "<u4")])
+    if stale:
+        rows = rows[~np.isin(rows["number"], stale)]
+    return tuple(np.ascontiguousarray(rows[name]) for name in ("number", "frequency", "length"))  # pyright: ignore[reportReturnType]
+
+
 async def add_postings(view: View, numbers: Sequence[int], chunks: Sequence[Counter[str]]) -> None:
     """Add a segment.
 
@@ -91,16 +124,13 @@ async def add_postings(view: View, numbers: Sequence[int], chunks: Sequence[Coun
         numbers: Of the chunks, ascending, and above those of all segments.
         chunks: How often each chunk has each of its terms.
     """
-    postings: dict[str, tuple[list[int], list[int], list[int]]] = {}
+    postings: dict[str, bytearray] = {}
     for number, counts in zip(numbers, chunks, strict=True):
         length = counts.total()
         for term, frequency in counts.items():
-            entry = postings.setdefault(term, ([], [], []))
-            for column, value in zip(entry, (number, frequency, length), strict=True):
-                column.append(value)
+            postings.setdefault(term, bytearray()).extend(_POSTING.pack(number, frequency, length))
     row = await view.row("SELECT coalesce(max(id), 0) + 1 FROM s.segments")
-    columns = ("term", "segment", "numbers", "frequencies", "lengths")
-    await view.copy("postings", columns, [(term, row[0], *entry) for term, entry in sorted(postings.items())])
+    await view.copy("postings", _COLUMNS, [(term, row[0], bytes(block)) for term, block in sorted(postings.items())])
     await view.copy("segments", ("id", "first", "last", "chunks"), [(row[0], numbers[0], numbers[-1], len(numbers))])
 
 
@@ -115,20 +145,38 @@ async def merge_segments(view: View) -> None:
         await _merge(view, group)
 
 
-async def merge_small_segments(view: View) -> None:
-    """Merge the last segments, so that each one that is left is some times as large as all behind it."""
+async def merge_small_segments(view: View) -> bool:
+    """Merge the last segments, so that each one is some times as large as all behind it; return whether any were."""
     group = small_segments([tuple(row) for row in await view.rows(_SIZES)])
     if len(group) > 1:
         await _merge(view, group)
+    return len(group) > 1
 
 
 async def _merge(view: View, group: Collection[int]) -> None:
     row = await view.row("SELECT max(id) + 1 FROM s.segments")
     given = {"old": list(group), "new": row[0]}
+    stale = {number for (number,) in await view.rows(_STALE, given)}
     await view.run(_MERGE, given)
     await view.run(_MERGE_SEGMENTS, given)
-    await view.run(_FORGET, given)
-    await view.run("DELETE FROM s.segments WHERE id = ANY(%(old)s) OR chunks = 0", given)
+    if not stale:
+        return
+    wanted = {"segment": row[0], "term": "", "most": REWRITTEN_AT_ONCE}
+    while rows := await view.rows(_ROWS, wanted):
+        blocks = await asyncio.to_thread(_without, rows, stale)
+        await view.copy("postings", _COLUMNS, [(term, row[0], block) for term, block in blocks if block])
+        wanted["term"] = max(term for term, _ in rows)
+    await view.run("DELETE FROM s.stale WHERE number = ANY(%(numbers)s)", {"numbers": list(stale)})
+    left = {"segment": row[0], "gone": len(stale)}
+    await view.run("UPDATE s.segments SET chunks = chunks - %(gone)s WHERE id = %(segment)s", left)
+    await view.run("DELETE FROM s.segments WHERE chunks = 0")
+
+
+def _without(rows: Iterable[tuple[str, bytes]], stale: Collection[int]) -> list[tuple[str, bytes]]:
+    return [
+        (term, b"".join(_POSTING.pack(*posting) for posting in postings_of(block) if posting[0] not in stale))
+        for term, block in rows
+    ]
 
 
 async def count_missing(view: View) -> int:
@@ -137,42 +185,60 @@ async def count_missing(view: View) -> int:
     return view.state.chunks - row[0]
 
 
-async def count_terms(view: View, terms: Sequence[str], condition: Filter | None) -> TermCounts:
+async def count_terms(view: View, cache: PostingsCache, terms: Sequence[str], condition: Filter | None) -> TermCounts:
     """Return how many chunks there are that pass a filter, and how many of them contain each term."""
-    keys = {key_of(term): term for term in terms}
-    parameters: dict[str, Any] = {"terms": list(keys)}
+    found = await cache.find(view, dict.fromkeys(terms))
     if condition is None:
-        chunks, sql = view.state.chunks, _COUNTS
-    else:
-        where = to_sql(condition, parameters)
-        chunks = (await view.row(f"SELECT count(*) FROM s.entries WHERE {where}", parameters))[0]  # noqa: S608
-        sql = _PASSING_COUNTS.format(where=where)
-    having = {keys[term]: count for term, count in await view.rows(sql, parameters)}
-    return TermCounts(chunks, {term: having.get(term, 0) for term in terms})
+        return TermCounts(view.state.chunks, {term: len(found[term][0]) for term in terms})
+    parameters: dict[str, Any] = {}
+    where = to_sql(condition, parameters)
+    passing = {number for (number,) in await view.rows(f"SELECT number FROM s.entries WHERE {where}", parameters)}  # noqa: S608
+    return TermCounts(len(passing), {term: len(passing.intersection(found[term][0].tolist())) for term in terms})
 
 
 async def search_words(
-    view: View, analyzer: Analyzer, text: str, limit: int, condition: Filter | None
+    view: View, cache: PostingsCache, analyzer: Analyzer, request: SearchRequest
 ) -> list[tuple[str, float]]:
     """Return the ids and scores of the best chunks by BM25, in any order, and of all with the score of the last."""
-    from retrieval_core.adapters.stores.scoring import weight_of  # noqa: PLC0415 - it imports numpy
-
-    asked = Counter(analyzer.query_terms(text))
+    text, limit, condition = request.text or "", request.limit, request.filter
+    asked = dict.fromkeys(analyzer.query_terms(text))
     for compound in analyzer.open_compounds(text):
-        asked.update((compound.joined, *compound.parts))
-    known = (await count_terms(view, list(asked), None)).having
-    terms = Counter(term for term in query_terms(analyzer, text, known.__getitem__) if known[term])
+        asked.update(dict.fromkeys((compound.joined, *compound.parts)))
+    found = await cache.find(view, asked)
+    terms = Counter(query_terms(analyzer, text, lambda term: len(found[term][0])))
+    terms = {term: repeats for term, repeats in terms.items() if len(found[term][0])}
     if not terms:
         return []
-    chunks, mean = view.state.chunks, view.state.words / view.state.chunks or 1.0
-    parameters: dict[str, Any] = {
-        "terms": [key_of(term) for term in terms],
-        "weights": [repeats * weight_of(chunks, known[term]) for term, repeats in terms.items()],
-        "base": K1 * (1 - B),
-        "slope": K1 * B / mean,
-    }
-    where = _ALIVE
-    if condition is not None:
-        where = f"number IN (SELECT number FROM s.entries WHERE {to_sql(condition, parameters)})"  # noqa: S608
-    sql = _SEARCH.format(factor=f"{K1 + 1}::float8", grain=f"{GRAIN:.0f}::float8", where=where, limit=limit)
-    return await view.rows(sql, parameters)
+    numbers, scores = await asyncio.to_thread(_scores, view, found, terms)
+    parameters: dict[str, Any] = {}
+    where = to_sql(condition, parameters)
+    sql = f"SELECT number, id FROM s.entries WHERE number = ANY(%(numbers)s) AND {where}"  # noqa: S608
+    from retrieval_core.adapters.stores.scoring import best_rows  # noqa: PLC0415 - it imports numpy
+
+    most = limit if condition is None else max(CHECKED_FIRST, limit)
+    while True:
+        rows = best_rows(scores, most)
+        score_of = dict(zip(numbers[rows].tolist(), scores[rows].tolist(), strict=True))
+        passing = await view.rows(sql, {**parameters, "numbers": list(score_of)})
+        if len(passing) >= limit or len(rows) == len(scores):
+            return [(name, score_of[number]) for number, name in passing]
+        most *= 10
+
+
+def _scores(view: View, found: Mapping[str, Any], terms: Mapping[str, int]) -> tuple[Numbers, NDArray[np.float64]]:
+    """Return the numbers of the chunks that have one of the terms, and their scores."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    from retrieval_core.adapters.stores.scoring import length_norms, saturated, weight_of  # noqa: PLC0415 - likewise
+
+    numbers, places = np.unique(np.concatenate([found[term][0] for term in terms]), return_inverse=True)
+    scores = np.zeros(len(numbers))
+    mean = view.state.words / max(1, view.state.chunks)
+    begin = 0
+    for term, repeats in terms.items():
+        of_term, frequencies, lengths = found[term]
+        rows = places[begin : begin + len(of_term)]
+        begin += len(of_term)
+        weight = repeats * weight_of(view.state.chunks, len(of_term))
+        scores[rows] += weight * saturated(frequencies, length_norms(lengths, mean))
+    return numbers, scores
