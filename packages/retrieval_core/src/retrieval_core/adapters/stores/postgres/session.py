@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import errors
 from psycopg.adapt import Dumper
-from psycopg.pq import Format
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg.pq import Format, TransactionStatus
 
 from retrieval_core.adapters.stores.postgres import schema
 from retrieval_core.adapters.stores.postgres.schema import APPLICATION, EXAMPLE, SentVector, State
@@ -37,12 +36,10 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
 
 SERVICE = "postgres"
+IDLE = TransactionStatus.IDLE
 # The deadline of a query cancels its statement. This only keeps work without a deadline from hanging for ever.
 _SILENCE_SECONDS = 300
 _CONNECT_SECONDS = 10
-_FRESH_SECONDS = 1.0
-"""For how long the last notified state is believed without a question to the server: a lost connection is silent."""
-_IDLE_SECONDS = 120.0
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; "
 _WRITE = "BEGIN; SET LOCAL jit = off; SET LOCAL synchronous_commit = on; "
 _STATE = """
@@ -134,7 +131,7 @@ class Session:
         self._pool_size = pool_size
         self._busy_timeout = busy_timeout
         self._quoted = f'"{name}".'
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = WeakKeyDictionary()
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     def sql(self, statement: str) -> bytes:
         """Return a statement of this library with the name of the schema in it."""
@@ -196,7 +193,7 @@ class Session:
         if dimension > schema.LARGEST_INDEXED:
             return
         with _translated(self._location):
-            async with await psycopg.AsyncConnection.connect(self._url, **_OPTIONS) as connection:
+            async with await _connect(self._url) as connection:
                 lock = {"name": f"retrieval-core {self._name} vectors"}
                 sql = "SELECT pg_try_advisory_lock(hashtextextended(%(name)s, 0))"
                 if await (await self.execute(connection, sql, lock)).fetchone() != (True,):
@@ -321,49 +318,73 @@ class Session:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
-        pool = await self._pool()
-        try:
-            connection = await pool.getconn()
-        except PoolClosed as error:
-            msg = f"{self._location}: the index is closed; open it again"
-            raise StoreError(msg) from error
-        except PoolTimeout as error:
-            await self._check_reachable()
-            msg = f"{self._location}: all {self._pool_size} connections are busy. Increase store.postgres.pool_size."
-            raise ServiceTimeoutError(msg, SERVICE) from error
+        pool = self._pools.setdefault(asyncio.get_running_loop(), _Pool(self._url, self._pool_size))
         try:
             with _translated(self._location):
+                async with pool.connection() as connection:
+                    yield connection
+        except _ExhaustedError as error:
+            msg = f"{self._location}: all {self._pool_size} connections are busy. Increase store.postgres.pool_size."
+            raise ServiceTimeoutError(msg, SERVICE) from error
+
+
+class _ExhaustedError(Exception):
+    """All connections were in use for too long."""
+
+
+class _Pool:
+    """Connections of one event loop.
+
+    The pool of psycopg makes whoever asks wait while it tries to connect, and does not say why it cannot.
+    """
+
+    def __init__(self, url: str, size: int) -> None:
+        self._url = url
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[AsyncConnection[Any]] = []
+        self._is_closed = False
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
+        """Lend a connection, a new one if none is idle; one that is lost is not used again."""
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise _ExhaustedError from error
+        try:
+            connection = await self._sound() or await _connect(self._url)
+            try:
                 yield connection
+            finally:
+                if self._is_closed or connection.closed or connection.info.transaction_status != IDLE:
+                    await connection.close()
+                else:
+                    self._idle.append(connection)
         finally:
-            is_lost = connection.broken
-            await pool.putconn(connection)
-            if is_lost:
-                await pool.check()  # the others were lost with the same server
+            self._free.release()
 
-    async def _pool(self) -> AsyncConnectionPool[Any]:
-        loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            await self._check_reachable()
-            if (pool := self._pools.get(loop)) is None:
-                pool = self._pools[loop] = AsyncConnectionPool(
-                    self._url,
-                    kwargs=_OPTIONS,
-                    min_size=0,
-                    max_size=self._pool_size,
-                    open=False,
-                    configure=_configure,
-                    timeout=_CONNECT_SECONDS,
-                    max_idle=_IDLE_SECONDS,
-                )
-                await pool.open()
-        return pool
-
-    async def _check_reachable(self) -> None:
-        """Connect once, as a pool does not say why it cannot."""
-        with _translated(self._location):
-            connection = await psycopg.AsyncConnection.connect(self._url, **_OPTIONS)
+    async def _sound(self) -> AsyncConnection[Any] | None:
+        """Return an idle connection that the server has not closed, the one that was used last."""
+        while self._idle:
+            connection = self._idle.pop()
+            with suppress(psycopg.OperationalError):
+                connection.pgconn.consume_input()  # which does not wait, and fails if the connection is lost
+                return connection
             await connection.close()
+        return None
+
+    async def close(self) -> None:
+        """Close all idle connections; those in use are closed when they are given back."""
+        self._is_closed = True
+        while self._idle:
+            await self._idle.pop().close()
+
+
+async def _connect(url: str) -> AsyncConnection[Any]:
+    connection = await psycopg.AsyncConnection.connect(url, **_OPTIONS)
+    connection.adapters.register_dumper(SentVector, _VectorDumper)
+    return connection
 
 
 _OPTIONS: dict[str, Any] = {
@@ -376,10 +397,6 @@ _OPTIONS: dict[str, Any] = {
 
 class _AbsentError(Exception):
     """The schema has no index of this library."""
-
-
-async def _configure(connection: AsyncConnection[Any]) -> None:
-    connection.adapters.register_dumper(SentVector, _VectorDumper)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ class PostgresStore(LoadsPackage, StoreBase):
         InvalidParameterError: Only one of embedder and dimension was given.
     """
 
-    package: ClassVar[str] = "psycopg_pool"
+    package: ClassVar[str] = "psycopg"
     Settings = PostgresSettings
 
     def __init__(
