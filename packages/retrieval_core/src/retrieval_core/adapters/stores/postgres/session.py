@@ -6,6 +6,7 @@ import asyncio
 import re
 from contextlib import asynccontextmanager, contextmanager, suppress
 from secrets import token_hex
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -40,6 +41,8 @@ IDLE = TransactionStatus.IDLE
 # The deadline of a query cancels its statement. This only keeps work without a deadline from hanging for ever.
 _SILENCE_SECONDS = 300
 _CONNECT_SECONDS = 10
+_FRESH_SECONDS = 1.0
+"""For how long a version is believed without a question to the server."""
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; "
 _WRITE = "BEGIN; SET LOCAL jit = off; SET LOCAL synchronous_commit = on; "
 _STATE = """
@@ -131,6 +134,7 @@ class Session:
         self._pool_size = pool_size
         self._busy_timeout = busy_timeout
         self._quoted = f'"{name}".'
+        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     def sql(self, statement: str) -> bytes:
@@ -168,25 +172,30 @@ class Session:
             IndexBusyError: Another process wrote for longer than the session waits.
             RetrievalError: As of :meth:`reading`.
         """
-        async with self._connection() as connection, self._transaction(connection, _WRITE):
-            if make is not None and _MANIFEST not in await self._relations(connection):
-                await self._make(connection, make)
-            view = View(self, connection, await self._state(connection, for_update=True))
-            for migration in schema.MIGRATIONS[view.state.format - 1 :]:
-                await connection.execute(self.sql(migration))
-            yield view
-            if not view.is_written:
-                return
-            token = token_hex(16)
-            row = await view.row(
-                "UPDATE s.manifest SET generation = generation + 1, token = %(token)s, format = %(format)s "
-                "RETURNING generation",
-                {"token": token, "format": schema.newest_format()},
-            )
-            await view.run(
-                "SELECT pg_notify(%(channel)s, %(version)s)",
-                {"channel": self._channel, "version": f"{token}:{row[0]}"},
-            )
+        try:
+            async with self._connection() as connection, self._transaction(connection, _WRITE):
+                if make is not None and _MANIFEST not in await self._relations(connection):
+                    await self._make(connection, make)
+                view = View(self, connection, await self._state(connection, for_update=True))
+                for migration in schema.MIGRATIONS[view.state.format - 1 :]:
+                    await connection.execute(self.sql(migration))
+                yield view
+                if view.is_written:
+                    await self._end_write(view)
+        finally:  # so that this process sees its own write at once
+            for watch in tuple(self._watches.values()):
+                watch.forget()
+
+    async def _end_write(self, view: View) -> None:
+        """Name the new state of the index, and notify those who listen."""
+        token = token_hex(16)
+        row = await view.row(
+            "UPDATE s.manifest SET generation = generation + 1, token = %(token)s, format = %(format)s "
+            "RETURNING generation",
+            {"token": token, "format": schema.newest_format()},
+        )
+        notice = {"channel": self._channel, "version": f"{token}:{row[0]}"}
+        await view.run("SELECT pg_notify(%(channel)s, %(version)s)", notice)
 
     async def index_vectors(self, dimension: int) -> None:
         """Make the index of vectors, unless another process does so; reading and writing go on meanwhile."""
@@ -203,8 +212,32 @@ class Session:
                     await connection.execute(self.sql("DROP INDEX CONCURRENTLY IF EXISTS s.entries_by_embedding"))
                     await connection.execute(self.sql(_INDEX.format(dimension=dimension)))
 
+    async def version(self) -> str:
+        """Name the state of the index; after the first call, this takes no request while nobody writes.
+
+        PostgreSQL notifies this process of each write. Once a second it is asked all the same, as a lost connection
+        says nothing.
+
+        Raises:
+            RetrievalError: As of :meth:`reading`.
+        """
+        loop = asyncio.get_running_loop()
+        watch = self._watches.get(loop)
+        if watch is None:
+            watch = self._watches[loop] = _Watch(self._url, self._channel)
+        known = watch.known()
+        if known is None:
+            began, writes = monotonic(), watch.writes
+            async with self.reading() as view:
+                known = view.state.version
+            watch.confirm(known, began, writes)
+        return known
+
     async def aclose(self) -> None:
         """Close the running event loop's connections."""
+        watch = self._watches.pop(asyncio.get_running_loop(), None)
+        if watch is not None:
+            await watch.close()
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
@@ -326,6 +359,59 @@ class Session:
         except _ExhaustedError as error:
             msg = f"{self._location}: all {self._pool_size} connections are busy. Increase store.postgres.pool_size."
             raise ServiceTimeoutError(msg, SERVICE) from error
+
+
+class _Watch:
+    """The version of an index, as the server's notifications tell it.
+
+    Attributes:
+        writes: How many notifications came.
+    """
+
+    def __init__(self, url: str, channel: str) -> None:
+        self._url = url
+        self._channel = channel
+        self._version: str | None = None
+        self._confirmed = 0.0
+        self._is_listening = False
+        self.writes = 0
+        self._task: asyncio.Task[None] = asyncio.create_task(self._listen())
+
+    def known(self) -> str | None:
+        """Return the version if it was notified or read within a second; a lost connection is made again."""
+        if self._task.done():
+            self._version = None
+            if monotonic() - self._confirmed > _FRESH_SECONDS:
+                self._task = asyncio.create_task(self._listen())
+        is_fresh = self._is_listening and monotonic() - self._confirmed <= _FRESH_SECONDS
+        return self._version if is_fresh else None
+
+    def confirm(self, version: str, began: float, writes: int) -> None:
+        """Note a version that was read, unless somebody has written since."""
+        if self._is_listening and writes == self.writes:
+            self._version, self._confirmed = version, began
+
+    def forget(self) -> None:
+        """Note that this process writes, so that it sees its own write at once; any thread may call it."""
+        self.writes += 1
+        self._version = None
+
+    async def close(self) -> None:
+        """Stop listening."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _listen(self) -> None:
+        with suppress(psycopg.Error):  # then the server is asked each time
+            async with await _connect(self._url) as connection:
+                await connection.execute(f'LISTEN "{self._channel}"'.encode())
+                self._is_listening = True
+                try:
+                    async for _ in connection.notifies():
+                        self.forget()
+                finally:
+                    self._is_listening = False
 
 
 class _ExhaustedError(Exception):

@@ -180,8 +180,8 @@ class PostgresStore(LoadsPackage, StoreBase):
             return await records.fetch(view, request)
 
     async def _version(self) -> str | None:
-        async with (await self._opened()).reading() as view:
-            return view.state.version
+        """Name the state of the index, without a request while nobody writes."""
+        return await (await self._opened()).version()
 
     async def _count_chunks(self, condition: Filter) -> int:
         async with self._reading() as view:
