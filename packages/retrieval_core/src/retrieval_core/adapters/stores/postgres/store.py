@@ -68,8 +68,8 @@ class PostgresSettings(AdapterSettings):
 class PostgresStore(LoadsPackage, StoreBase):
     """Keeps an index in a schema of a PostgreSQL database, which any number of processes and machines use at once.
 
-    A change is one transaction; writes of one collection come after each other, and readers never wait. From 20,000
-    vectors on, vector search uses an HNSW index; below, and if a filter leaves few chunks, it is exact. Needs the extra
+    A change is one transaction; writes of one collection come after each other, and readers never wait. From 10,000
+    chunks on, vector search uses an HNSW index; below, and if a filter leaves few chunks, it is exact. Needs the extra
     ``postgres``, and the extension ``vector`` (pgvector, 0.8 or later) in the database.
 
     Args:

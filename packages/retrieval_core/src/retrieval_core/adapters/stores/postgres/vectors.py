@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import Vector
     from retrieval_core.types.filters import Filter
 
-INDEXED_FROM = 20_000
-"""Vectors from which on they have an index: a scan of fewer takes some milliseconds."""
+INDEXED_FROM = 10_000
+"""Chunks from which on their vectors have an index: a scan of fewer takes some milliseconds."""
 EXACT_BELOW = 5000
 """If fewer chunks pass a filter, their vectors are compared one by one."""
 _LARGEST_EF = 1000
