@@ -277,6 +277,7 @@ def test_a_newer_format_is_refused_and_an_older_one_is_converted(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_loses_nothing_it_confirmed() -> None:
     """Killed with -9 while several write and search; whoever is interrupted is told that a retry can help."""
     with PostgresServer() as server:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from support.postgres_server import PostgresServer
 
 
+@pytest.mark.slow
 class TestPostgresStore(StoreConformance):
     """A folder of the kit is a schema."""
 
