@@ -38,6 +38,27 @@ IMPORT = re.compile(r"^\s*(?:>>> )?from ([\w.]+) import ([\w, ]+)", re.MULTILINE
 MODULES = re.compile(r"(?:^|;)\s*import ([\w.]+(?:, [\w.]+)*)", re.MULTILINE)
 PRIVATE = re.compile(r"_[a-z]\w*(?<!_)")
 EXCEPTIONS: dict[str, dict[str, str]] = {
+    "adapters/postgres/test_faults.py": {
+        **dict.fromkeys(
+            ("retrieval_core.adapters.stores.postgres.schema", "schema.MIGRATIONS"),
+            "there is no older format yet that could be converted",
+        ),
+        **dict.fromkeys(
+            ("retrieval_core.adapters.stores.postgres.session", "session._CONNECT_SECONDS"),
+            "a bound that would take ten seconds to reach",
+        ),
+    },
+    "adapters/postgres/test_filters.py": dict.fromkeys(
+        (
+            "retrieval_core.adapters.stores.postgres.schema.decode",
+            "retrieval_core.adapters.stores.postgres.schema.encode",
+        ),
+        "an invariant that filters only sample",
+    ),
+    "adapters/postgres/test_several.py": dict.fromkeys(
+        ("retrieval_core.adapters.stores.postgres.vectors", "vectors.EXACT_BELOW", "vectors.INDEXED_FROM"),
+        "bounds that would take thousands of chunks to reach",
+    ),
     "adapters/redis/test_redis.py": {
         "retrieval_core.adapters.caches.redis.encode": "writes what the cache would, and then damages it",
         "redis_module._MOST_MISSED": "a bound that would take thousands of queries to reach",
