@@ -26,6 +26,11 @@ PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
 EXTRAS = "all"
 PARALLEL = ("--numprocesses", "auto")
+TESTS = (
+    *("test", "test-files", "test-langchain", "test-llamaindex"),
+    *("test-observe", "test-postgres", "test-qdrant", "test-redis"),
+)
+"""The dependency groups of all tests of the packages."""
 QUICK = {"HYPOTHESIS_PROFILE": "quick", "CALLS": "400"}
 """For sessions that look for another thing than what the properties of the code are."""
 COMPARED = ("as_tested_there", "filters", "stock", "vector_store_filters")
@@ -87,19 +92,7 @@ def other_pythons() -> list[str]:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the fast tests with the running interpreter, the examples of the documentation among them."""
-    session.install(
-        *editable(),
-        *group(
-            "test",
-            "test-files",
-            "test-langchain",
-            "test-llamaindex",
-            "test-observe",
-            "test-postgres",
-            "test-qdrant",
-            "test-redis",
-        ),
-    )
+    session.install(*editable(), *group(*TESTS))
     session.run("pytest", *PARALLEL, *(session.posargs or ("-m", "not slow")))
 
 
@@ -296,19 +289,7 @@ def coverage(session: nox.Session) -> None:
 
     An example that fails becomes an explicit one of its test.
     """
-    session.install(
-        *editable(),
-        *group(
-            "test",
-            "test-files",
-            "test-langchain",
-            "test-llamaindex",
-            "test-observe",
-            "test-postgres",
-            "test-qdrant",
-            "test-redis",
-        ),
-    )
+    session.install(*editable(), *group(*TESTS))
     session.run("coverage", "erase")
     at_random = {"HYPOTHESIS_PROFILE": "random", "KILLS": "20"}
     session.run("coverage", "run", "-m", "pytest", *PARALLEL, *(session.posargs or ("tests",)), env=at_random)
@@ -320,19 +301,7 @@ def coverage(session: nox.Session) -> None:
 @nox.session
 def mutations(session: nox.Session) -> None:
     """Change the core in sixty small ways, drawn by the date, of which the tests have to notice 90 %."""
-    session.install(
-        *editable(),
-        *group(
-            "test",
-            "test-files",
-            "test-langchain",
-            "test-llamaindex",
-            "test-observe",
-            "test-postgres",
-            "test-qdrant",
-            "test-redis",
-        ),
-    )
+    session.install(*editable(), *group(*TESTS))
     session.run("python", "tools/mutations.py", *session.posargs)
 
 
@@ -349,16 +318,7 @@ def build(session: nox.Session) -> None:
         f"retrieval-core[{EXTRAS}] @ {core}",
         f"llama-index-retrievers-retrieval-core @ {plugin}",
         f"retrieval-core-mcp @ {server}",
-        *group(
-            "test",
-            "test-files",
-            "test-langchain",
-            "test-llamaindex",
-            "test-observe",
-            "test-postgres",
-            "test-qdrant",
-            "test-redis",
-        ),
+        *group(*TESTS),
     )
     session.run("pytest", *PARALLEL, *(session.posargs or ("tests",)), env=QUICK)
 

