@@ -64,10 +64,14 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill the server and its children with SIGKILL, as when the machine loses power."""
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the server and its children."""
         process = int((self.folder / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
         for each in (process, *map(int, children)):
-            os.kill(each, signal.SIGKILL)
+            os.kill(each, number)
 
     def start_again(self) -> None:
         """Start the server after it was killed."""

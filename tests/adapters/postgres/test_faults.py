@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import signal
+import subprocess
 from contextlib import suppress
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,12 +33,16 @@ from retrieval_core.errors import (
 from retrieval_core.ports import Change, SearchRequest
 from retrieval_core.testing.store_kit import DIMENSION, EMBEDDER_ID
 from retrieval_core.testing.store_kit.base import by_text, chunk, document, put, unit
+from support.killing import kills
 from support.postgres_server import PostgresServer, skip_without_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from psycopg import Connection
+
+
+KILLS = kills(3)
 
 
 def connect(server: PostgresServer) -> Connection[Any]:
@@ -211,7 +220,7 @@ def test_a_writer_waits_no_longer_than_it_should(postgres: PostgresServer, tmp_p
 
 
 def test_a_search_that_is_cancelled_ends_at_the_server(postgres: PostgresServer, tmp_path: Path) -> None:
-    """So a query that is over its deadline costs nothing more, and its connection serves the next one."""
+    """So a query that is over its deadline costs nothing more, and leaves room for the next one."""
 
     async def main() -> None:
         store = postgres.store(tmp_path, pool_size=1)
@@ -223,11 +232,161 @@ def test_a_search_that_is_cancelled_ends_at_the_server(postgres: PostgresServer,
                     async with asyncio.timeout(0.2):
                         await store.search(SearchRequest(1, vector=unit(0)))
                 waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-                assert connection.execute(waiting).fetchone() == (0,)
+                for _ in range(500):
+                    if connection.execute(waiting).fetchone() == (0,):
+                        break
+                    await asyncio.sleep(0.01)
+                else:
+                    pytest.fail("the server still searches")
             assert (await store.search(SearchRequest(1, vector=unit(0))))[0].chunk_id == "a"
         await store.aclose()
 
     asyncio.run(main())
+
+
+def test_a_server_that_does_not_answer_costs_no_more_than_the_deadline(tmp_path: Path) -> None:
+    """Neither a search nor a write waits for it to confirm that it stopped; afterwards all goes on."""
+    skip_without_server()
+    with PostgresServer() as server:
+
+        async def main() -> None:
+            store = server.store(tmp_path)
+            await put(store, chunk("a"))
+            server.send(signal.SIGSTOP)
+            try:
+                for call in (store.search(SearchRequest(1, vector=unit(0))), put(store, chunk("b")), store.version()):
+                    task = asyncio.ensure_future(call)
+                    await asyncio.sleep(0.05)
+                    assert not task.done()
+                    task.cancel()
+                    turns = 0
+                    while not task.done():
+                        await asyncio.sleep(0)
+                        turns += 1
+                        assert turns < 1000, "it waits for the server"
+                    assert task.cancelled()
+            finally:
+                server.send(signal.SIGCONT)
+            assert await by_text(store, "text") in (["a"], ["a", "b"])
+            await put(store, chunk("c"))
+            assert (await store.find_damage()).is_none
+            await store.aclose()
+
+        asyncio.run(main())
+
+
+def test_connections_that_are_cut_are_made_again(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Idle ones unnoticed; whoever waits for one is told that a retry can help, and the version is never an old one."""
+
+    async def main() -> None:
+        store, other = postgres.store(tmp_path), postgres.store(tmp_path)
+        await put(store, chunk("a"))
+        cut = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'retrieval-core'"
+        with connect(postgres) as connection:
+            for number in range(5):
+                after = before = await store.version()
+                connection.execute(cut)
+                await put(other, chunk(f"b{number}"))
+                assert await by_text(store, "text") == ["a", *(f"b{each}" for each in range(number + 1))]
+                for _ in range(300):
+                    if (after := await store.version()) != before:
+                        break
+                    await asyncio.sleep(0.01)
+                assert after == await other.version()
+            with connection.transaction():
+                connection.execute(f"LOCK TABLE {schema_of(store)}.entries".encode())
+                searches = [asyncio.create_task(store.search(SearchRequest(1, vector=unit(0)))) for _ in range(3)]
+                await asyncio.sleep(0.2)
+                connection.execute(cut)
+                for outcome in await asyncio.gather(*searches, return_exceptions=True):
+                    assert isinstance(outcome, ServiceConnectionError), outcome
+                    assert outcome.can_be_retried
+        assert (await store.find_damage()).is_none
+        await store.aclose()
+        await other.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_deadlock_with_another_program_can_be_retried(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Writers of an index wait for one another in one order; only somebody else can make a deadlock."""
+
+    async def main() -> None:
+        store = postgres.store(tmp_path)
+        await put(store, chunk("a"))
+        one = PostgresStore(
+            url=f"{postgres.url}&options=-c%20deadlock_timeout%3D50ms",
+            collection=schema_of(store),
+            embedder_id=EMBEDDER_ID,
+            dimension=DIMENSION,
+        )
+        with connect(postgres) as connection:
+            connection.execute("SET deadlock_timeout = '1min'")
+            with connection.transaction():
+                connection.execute(f"LOCK TABLE {schema_of(store)}.chunks".encode())
+                writing = asyncio.create_task(put(one, chunk("b")))
+                await asyncio.sleep(0.03)
+                update = f"UPDATE {schema_of(store)}.manifest SET generation = generation"
+                await asyncio.to_thread(connection.execute, update.encode())
+            with pytest.raises(ServiceError, match="deadlock detected") as caught:
+                await writing
+        assert caught.value.can_be_retried
+        assert await by_text(store, "text") == ["a"]
+        await put(one, chunk("b"))
+        assert await by_text(store, "text") == ["a", "b"]
+        await one.aclose()
+        await store.aclose()
+
+    asyncio.run(main())
+
+
+def run(*command: str) -> int:
+    return subprocess.run(command, check=False).returncode
+
+
+@pytest.mark.slow
+def test_a_full_disk_loses_nothing_that_was_confirmed(postgres: PostgresServer) -> None:
+    """A database on a file system of its own; once there is space, writing goes on."""
+    folder = postgres.folder.parent / "small"
+    folder.mkdir()
+    size = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=777"]
+    if not hasattr(os, "geteuid") or os.geteuid() or run(*size, "tmpfs", str(folder)):
+        pytest.skip("only root can make a small file system")
+    try:
+        shutil.chown(folder, postgres.folder.owner())
+        with connect(postgres) as connection:
+            connection.execute(f"CREATE TABLESPACE small LOCATION '{folder}'".encode())
+            connection.execute("CREATE DATABASE small TABLESPACE small")
+        url = postgres.url.replace("/postgres?", "/small?")
+
+        async def main() -> None:
+            store = PostgresStore(url=url, embedder_id=EMBEDDER_ID, dimension=DIMENSION)
+            confirmed: list[str] = []
+            rng = Random(0)
+
+            async def fill() -> None:
+                for number in range(100):
+                    name = f"c{number}"
+                    text = rng.randbytes(1_000_000).hex()
+                    await put(store, chunk(name, "word", name), documents=(document(name, text=text),))
+                    confirmed.append(name)
+
+            with pytest.raises(StoreError, match="Nothing was written: make space"):
+                await fill()
+            assert sorted(await by_text(store, "word", limit=100)) == sorted(confirmed)
+            assert (await store.find_damage()).is_none
+            assert run("mount", "-o", "remount,size=64m", str(folder)) == 0
+            await put(store, chunk("last", "word"))
+            assert (await store.describe()).chunks == len(confirmed) + 1
+            assert (await store.find_damage()).is_none
+            await store.aclose()
+
+        asyncio.run(main())
+    finally:
+        with connect(postgres) as connection:
+            connection.execute("DROP DATABASE IF EXISTS small WITH (FORCE)")
+            connection.execute("DROP TABLESPACE IF EXISTS small")
+        assert run("umount", str(folder)) == 0
 
 
 def test_a_pool_that_is_exhausted_says_so(
@@ -275,6 +434,7 @@ def test_a_newer_format_is_refused_and_an_older_one_is_converted(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60 + 10 * KILLS)
 def test_a_server_that_is_killed_loses_nothing_it_confirmed() -> None:
     """Killed with -9 while several write and search; whoever is interrupted is told that a retry can help."""
     skip_without_server()
@@ -299,7 +459,7 @@ def test_a_server_that_is_killed_loses_nothing_it_confirmed() -> None:
 
             await put(store, chunk("first", "word"))
             confirmed.add("first")
-            for turn in range(3):
+            for turn in range(KILLS):
                 tasks = [asyncio.create_task(work) for work in (write(0, turn), write(1, turn), search())]
                 await wrote_enough.wait()
                 wrote_enough.clear()

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import errors
+from psycopg import AsyncConnection, errors
 from psycopg.adapt import Dumper
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format, TransactionStatus
 
 from retrieval_core.adapters.stores.postgres import schema
@@ -34,7 +35,7 @@ from retrieval_core.ports import Manifest
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 
-    from psycopg import AsyncConnection, AsyncCursor
+    from psycopg import AsyncCursor
 
 SERVICE = "postgres"
 IDLE = TransactionStatus.IDLE
@@ -418,6 +419,34 @@ class _ExhaustedError(Exception):
     """All connections were in use for too long."""
 
 
+class _Connection(AsyncConnection[Any]):
+    """A connection that a cancelled task leaves at once, whether the server answers or not.
+
+    Attributes:
+        left: Ends the statement that a task has left, in ten seconds if the server doesn't answer, and the connection.
+    """
+
+    left: asyncio.Future[Any] | None = None
+
+    async def wait(self, gen: Any, *given: Any, **more: Any) -> Any:
+        """Return the result of a request to the server; of all that a query needs, only this waits for it."""
+        if self.left is not None:
+            raise asyncio.CancelledError
+        work = asyncio.ensure_future(super().wait(gen, *given, **more))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self.left = asyncio.ensure_future(self._end(work))
+            raise
+
+    async def _end(self, work: asyncio.Future[Any]) -> None:
+        work.cancel()
+        try:
+            await asyncio.gather(work, return_exceptions=True)
+        finally:
+            await self.close()
+
+
 class _Pool:
     """Connections of one event loop.
 
@@ -427,35 +456,41 @@ class _Pool:
     def __init__(self, url: str, size: int) -> None:
         self._url = url
         self._free = asyncio.Semaphore(size)
-        self._idle: list[AsyncConnection[Any]] = []
+        self._idle: list[_Connection] = []
         self._is_closed = False
 
     @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
+    async def connection(self) -> AsyncGenerator[_Connection]:
         """Lend a connection, a new one if none is idle; one that is lost is not used again."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await self._free.acquire()
         except TimeoutError as error:
             raise _ExhaustedError from error
+        left = None
         try:
             connection = await self._sound() or await _connect(self._url)
             try:
                 yield connection
             finally:
-                if self._is_closed or connection.closed or connection.info.transaction_status != IDLE:
-                    await connection.close()
-                else:
+                left = connection.left
+                if left is None and not self._is_closed and connection.info.transaction_status == IDLE:
                     self._idle.append(connection)
+                elif left is None:
+                    await connection.close()
         finally:
-            self._free.release()
+            if left is None:
+                self._free.release()
+            else:  # only then is there room for another one
+                left.add_done_callback(lambda _: self._free.release())
 
-    async def _sound(self) -> AsyncConnection[Any] | None:
+    async def _sound(self) -> _Connection | None:
         """Return an idle connection that the server has not closed, the one that was used last."""
         while self._idle:
             connection = self._idle.pop()
             with suppress(psycopg.OperationalError):
-                connection.pgconn.consume_input()  # which does not wait, and fails if the connection is lost
+                for _ in range(2):  # neither waits; the first reads why the server has ended it, the second that it has
+                    connection.pgconn.consume_input()
                 return connection
             await connection.close()
         return None
@@ -467,18 +502,23 @@ class _Pool:
             await self._idle.pop().close()
 
 
-async def _connect(url: str) -> AsyncConnection[Any]:
-    connection = await psycopg.AsyncConnection.connect(url, **_OPTIONS)
+async def _connect(url: str) -> _Connection:
+    given: dict[str, Any] = {**_OPTIONS, **conninfo_to_dict(url)}
+    connection = await _Connection.connect(autocommit=True, **given)
     connection.adapters.register_dumper(SentVector, _VectorDumper)
     return connection
 
 
 _OPTIONS: dict[str, Any] = {
-    "autocommit": True,
     "client_encoding": "utf8",
     "connect_timeout": _CONNECT_SECONDS,
     "fallback_application_name": APPLICATION,
+    # A server that is gone without a word is noticed in a minute, by work that has no deadline.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
 }
+"""Of a connection, if the address says nothing else."""
 
 
 class _AbsentError(Exception):

@@ -38,6 +38,8 @@ CACHED_BYTES = 64 * 1024 * 1024
 """The most memory for the postings of terms that were searched for."""
 CHECKED_FIRST = 200
 """How many of the best chunks are compared with a filter first; then ten times as many."""
+MOST_GAPS = 8
+"""How many times as many numbers as postings there may be between the first and the last for them to be an index."""
 REWRITTEN_AT_ONCE = 2000
 """Rows of a segment with removed chunks that are rewritten at a time."""
 _POSTING = struct.Struct("<qII")
@@ -231,14 +233,21 @@ def _scores(view: View, found: Mapping[str, Any], terms: Mapping[str, int]) -> t
 
     from retrieval_core.adapters.stores.scoring import length_norms, saturated, weight_of  # noqa: PLC0415 - likewise
 
-    numbers, places = np.unique(np.concatenate([found[term][0] for term in terms]), return_inverse=True)
-    scores = np.zeros(len(numbers))
     mean = view.state.words / max(1, view.state.chunks)
-    begin = 0
-    for term, repeats in terms.items():
-        of_term, frequencies, lengths = found[term]
-        rows = places[begin : begin + len(of_term)]
-        begin += len(of_term)
-        weight = repeats * weight_of(view.state.chunks, len(of_term))
-        scores[rows] += weight * saturated(frequencies, length_norms(lengths, mean))
-    return numbers, scores
+    numbers = np.concatenate([found[term][0] for term in terms])
+    weights = np.concatenate(
+        [
+            repeats
+            * weight_of(view.state.chunks, len(found[term][0]))
+            * saturated(found[term][1], length_norms(found[term][2], mean))
+            for term, repeats in terms.items()
+        ]
+    )
+    first = numbers.min()
+    sums_of: Any = np.bincount
+    if numbers.max() - first > MOST_GAPS * len(numbers):
+        numbers, places = np.unique(numbers, return_inverse=True)
+        return numbers, sums_of(places, weights)
+    scores = sums_of(numbers - first, weights)
+    places = np.flatnonzero(scores)
+    return places + first, scores[places]
