@@ -19,7 +19,7 @@ from llama_index.retrievers.retrieval_core.order import chunks_from_nodes
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from llama_index.core.schema import BaseNode
 
@@ -91,6 +91,31 @@ def node_of(chunk: Chunk) -> BaseNode:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         msg = f"chunk {chunk.id!r:.80}: its node cannot be read back ({error!s:.200}); write the node again"
         raise IndexFormatError(msg) from error
+
+
+def place_nodes(staying: Iterable[Chunk], nodes: Sequence[BaseNode] = ()) -> list[Chunk]:
+    """Return the nodes of documents as chunks with their places: those that are there, then the new ones.
+
+    Args:
+        staying: All chunks of these documents. Those that were not written from nodes keep their places, and are not
+            returned; nodes come behind them.
+
+    Raises:
+        InvalidParameterError: As of :func:`chunks_of`.
+    """
+    former: dict[str, Chunk] = {}
+    behind: dict[str, int] = {}
+    for chunk in sorted(staying, key=lambda chunk: (chunk.document_id, chunk.chunk_index, chunk.id)):
+        if written_node_of(chunk) is not None:
+            former[chunk.id] = chunk
+        else:
+            behind[chunk.document_id] = max(behind.get(chunk.document_id, 0), chunk.chunk_index + 1)
+    placed: list[Chunk] = []
+    for new in chunks_of([*map(node_of, former.values()), *nodes]):
+        by = 0 if written_node_of(new) is None else behind.get(new.document_id, 0)
+        chunk = former.get(new.id, new)
+        placed.append(replace(chunk, chunk_index=new.chunk_index + by, total_chunks=new.total_chunks + by))
+    return placed
 
 
 def _written(node: BaseNode, chunk: Chunk) -> Chunk:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval_core.errors import DimensionMismatchError, NotYetEmbeddedError, StoreError
+from retrieval_core.errors import DimensionMismatchError, NotYetEmbeddedError
 from retrieval_core.ports import Candidate, ChunkRange, Fetched, FetchRequest, SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from retrieval_core.ports import Store, StoreInfo
+    from retrieval_core.ports import Store
     from retrieval_core.types import Chunk
     from retrieval_core.types.filters import Filter
 
@@ -29,9 +29,11 @@ def whole(document_ids: Iterable[str]) -> tuple[ChunkRange, ...]:
     return tuple(map(ChunkRange.whole, dict.fromkeys(document_ids)))
 
 
-async def chunks_of_documents(store: Store, document_ids: Iterable[str]) -> list[Chunk]:
-    """Return all chunks of documents, in their order."""
-    fetched = await store.fetch(FetchRequest(ranges=whole(document_ids)))
+async def chunks_of_documents(
+    store: Store, document_ids: Iterable[str], condition: Filter | None = None
+) -> list[Chunk]:
+    """Return all chunks of documents that match, in their order."""
+    fetched = await store.fetch(FetchRequest(ranges=whole(document_ids), filter=condition))
     return in_order(fetched.chunks.values())
 
 
@@ -40,46 +42,25 @@ def in_order(chunks: Iterable[Chunk]) -> list[Chunk]:
     return sorted(chunks, key=lambda chunk: (chunk.document_id, chunk.chunk_index, chunk.id))
 
 
-async def all_chunks(store: Store, condition: Filter | None = None, *, most: int | None = None) -> list[Chunk]:
-    """Return all chunks that match, by document and position; they are found by their vectors.
+async def all_chunks(store: Store, condition: Filter | None = None) -> list[Chunk]:
+    """Return all chunks that match, by document and position.
 
-    Args:
-        most: Return no more than these, whichever they are.
+    The documents of a collection that another program filled can't be listed. Its chunks are found by their vectors.
 
     Raises:
-        StoreError: The index has no vectors.
-        IncompleteSearchError: The store cannot return so many.
+        StoreError: The store cannot be read.
+        IncompleteSearchError: Another program filled it, and the store can't return so many chunks.
     """
     info = await store.describe()
-    if not info.chunks:
-        return []
-    dimension = await _dimension(store, info)
-    count = info.chunks if most is None else min(most, info.chunks)
-    anything = np.zeros(dimension, dtype=np.float32)
-    anything[0] = 1.0
-    request = SearchRequest(limit=count, vector=anything, filter=condition)
+    if not info.chunks or info.manifest is not None:
+        return await chunks_of_documents(store, await store.document_ids(), condition)
     try:
-        found = await store.search(request)
-    except NotYetEmbeddedError as error:
-        found = error.found
-    chunks = await chunks_by_id(store, found, {})
-    if info.unembedded and "unembedded" in store.capabilities and len(chunks) < count:
-        others = FetchRequest(chunk_ids=tuple(await store.unembedded()), filter=condition)
-        chunks |= (await store.fetch(others)).chunks
-    return in_order(list(chunks.values())[:count])
-
-
-async def _dimension(store: Store, info: StoreInfo) -> int:
-    if info.manifest is None:  # such as Pinecone's, which says it where it is asked with a vector of another one
-        try:
-            await store.search(SearchRequest(limit=1, vector=np.ones(1, dtype=np.float32)))
-        except DimensionMismatchError as error:
-            return error.expected
-        return 1
-    if info.manifest.dimension is None:
-        msg = f"{info.location} has no vectors, so its passages cannot be listed; name documents or nodes by their ids"
-        raise StoreError(msg)
-    return info.manifest.dimension
+        await store.search(SearchRequest(limit=1, vector=np.ones(1, dtype=np.float32)))
+        dimension = 1
+    except DimensionMismatchError as error:
+        dimension = error.expected
+    request = SearchRequest(limit=info.chunks, vector=np.ones(dimension, dtype=np.float32), filter=condition)
+    return in_order((await chunks_by_id(store, await store.search(request), {})).values())
 
 
 async def chunks_by_id(store: Store, candidates: Sequence[Candidate], known: Mapping[str, Chunk]) -> dict[str, Chunk]:

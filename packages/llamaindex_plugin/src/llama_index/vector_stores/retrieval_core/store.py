@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, cast, get_args
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -19,38 +21,47 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index.retrievers.retrieval_core.adapters.embedder import embedder_id_of
+from llama_index.embeddings.retrieval_core import RetrievalCoreEmbedding
+from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
 from llama_index.retrievers.retrieval_core.adapters.store import StoreAbilities
-from llama_index.retrievers.retrieval_core.checks import check_abilities, check_index_file, checked_share
+from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
 from llama_index.retrievers.retrieval_core.filters import Filters
-from llama_index.vector_stores.retrieval_core.index_file import IndexFileStore, Model
 from llama_index.vector_stores.retrieval_core.matching import Matching, matching
-from llama_index.vector_stores.retrieval_core.nodes import chunks_of, node_of, written_node_of
+from llama_index.vector_stores.retrieval_core.nodes import chunks_of, node_of, place_nodes, written_node_of
 from llama_index.vector_stores.retrieval_core.reading import (
     all_chunks,
     best_passing,
     chunks_by_id,
-    in_order,
     nearest,
     search,
     whole,
 )
 from llama_index.vector_stores.retrieval_core.write_queue import WriteQueue
+from retrieval_core.adapters.registry import build_analyzer, build_store
 from retrieval_core.config import RetrievalConfig, load_config
 from retrieval_core.errors import (
     DimensionMismatchError,
     EmbedderMismatchError,
-    IncompleteSearchError,
     IndexNotFoundError,
     InvalidParameterError,
-    RetrievalError,
     checked_count,
 )
 from retrieval_core.index.settings import load_index_config
 from retrieval_core.pipeline.lifecycle import Closing
 from retrieval_core.pipeline.stages.fuse import FusionMethod, fuse
 from retrieval_core.pipeline.stages.select import maximal_marginal_relevance
-from retrieval_core.ports import Candidate, Change, Embedder, FetchRequest, SearchRequest, Store, StoreInfo, as_store
+from retrieval_core.ports import (
+    Candidate,
+    Change,
+    Embedder,
+    Fetched,
+    FetchRequest,
+    SearchRequest,
+    Store,
+    StoreInfo,
+    as_plugin,
+    as_store,
+)
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import Filter
@@ -60,10 +71,10 @@ if TYPE_CHECKING:
 
 MMR_THRESHOLD = 0.5
 """LlamaIndex's default."""
-CLEARED_AT_ONCE = 10_000
-"""Passages whose documents are removed in one call; Pinecone finds no more at once."""
-FEW = 1_000
-"""Nodes named by a query that are read and compared one by one; among more of them it is searched."""
+_UNNAMED = (
+    "{} is new, and LlamaIndex does not say which model its vectors are from. Name the model that you give to "
+    "LlamaIndex: RetrievalCoreVectorStore.from_index_file(path, embed_model=…)"
+)
 _DENSE = frozenset({VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR, VectorStoreQueryMode.HYBRID})
 _LEXICAL = frozenset({VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE})
 
@@ -107,6 +118,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
     fusion: FusionMethod = "zscore"
     _store: Store = PrivateAttr()
     _owned: bool = PrivateAttr(default=False)
+    _model_id: str | None = PrivateAttr(default=None)
     _bridge: SyncBridge = PrivateAttr(default_factory=SyncBridge)
     _queue: WriteQueue = PrivateAttr(default_factory=WriteQueue)
 
@@ -139,13 +151,14 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         """Make a vector store over an index that is named, and that it closes.
 
         An index that is there is opened whatever embedder it names, as LlamaIndex embeds by itself: give LlamaIndex
-        the same model. A new one needs the model's name, which is written into it, so that it is never read with
-        another one. A file that does not fit is refused here, before LlamaIndex embeds anything for it.
+        the same model. A new one needs the model, whose name is written into it, so that it is never read with another
+        one. An index that does not fit is refused here, before LlamaIndex embeds anything for it. To find that out, it
+        is opened for a moment, which blocks.
 
         Args:
             path: The file. Default: ``config.index``.
-            embed_model: The model that LlamaIndex embeds with, its own or an embedder of retrieval-core. Only its name
-                is read; an index of another model is refused. A new file needs it.
+            embed_model: The model that LlamaIndex embeds with, its own or an embedder of retrieval-core. An index of
+                another model is refused. A new one needs it; if a model does not say its dimension, it embeds a word.
             config: Settings, the name of a preset, or a TOML file: the kind of store, the analysis of words, and
                 ``search.candidates``, ``search.dense_weight`` and ``search.fusion``. By default those that the index
                 remembers, and a ``retrieval.toml`` beside it.
@@ -154,40 +167,21 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             ConfigurationError: A setting is wrong.
             InvalidParameterError: ``embed_model`` is no model, or is missing for a new file; or ``search.fusion`` is
                 ``native``.
-            EmbedderMismatchError: The file was built with another model.
+            EmbedderMismatchError: The index was built with another model.
+            StoreError: There is an index, or a file or folder of something else, that cannot be opened.
         """
         if config is None:
             config = load_index_config(path)
         settings = config if isinstance(config, RetrievalConfig) else load_config(config)
-        model = None if embed_model is None else _model(embed_model)
+        model = None if embed_model is None else _embedder(embed_model)
         search = settings.search
         if search.fusion == "native":
             msg = f"search.fusion is native, which is not for LlamaIndex; use {', '.join(get_args(FusionMethod))}"
             raise InvalidParameterError(msg)
-        location = Path(path or settings.index)
-        is_file = settings.store.kind == "sqlite"
-        is_new = is_file and not check_index_file(location)
-        if is_new and model is None:
-            msg = (
-                f"{location} is new, and LlamaIndex does not say which model its vectors are from. Name the model that "
-                "you give to LlamaIndex: RetrievalCoreVectorStore.from_index_file(path, embed_model=…)"
-            )
-            raise InvalidParameterError(msg)
-        opened = cls(
-            IndexFileStore(settings, location, model),
-            candidates=search.candidates,
-            alpha=search.dense_weight,
-            fusion=search.fusion,
-        )
-        opened._owned = True
-        if is_file and not is_new and model is not None:
-            try:
-                opened._bridge.run(opened._info())
-            except EmbedderMismatchError:
-                opened.close()
-                raise
-            except RetrievalError:  # the first call reports it
-                pass
+        bridge = SyncBridge()
+        store, model_id = bridge.run(_open_store(settings, Path(path or settings.index), model))
+        opened = cls(store, candidates=search.candidates, alpha=search.dense_weight, fusion=search.fusion)
+        opened._owned, opened._bridge, opened._model_id = True, bridge, model_id
         return opened
 
     @classmethod
@@ -249,17 +243,26 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
 
     async def _add(self, nodes: Sequence[BaseNode], vectors: Matrix | None) -> None:
         info = await self._info()
-        chunks, kept, kept_vectors = await self._placed(nodes, info)
-        if vectors is not None and kept:
-            if vectors.shape[1] != kept_vectors.shape[1]:
-                raise DimensionMismatchError(kept_vectors.shape[1], vectors.shape[1], "the nodes")
-            vectors = np.concatenate([vectors, kept_vectors])
+        there = Fetched()
+        if info is not None and info.chunks:
+            documents = whole(chunk.document_id for chunk in chunks_of(nodes))
+            there = await self._store.fetch(FetchRequest(ranges=documents, with_vectors=True))
+        names = {node.node_id for node in nodes}
+        staying = [chunk for chunk in there.chunks.values() if chunk.id not in names]
+        placed = place_nodes(staying, nodes)
+        chunks = placed[len(placed) - len(nodes) :]
+        moved = [chunk for chunk in placed[: len(placed) - len(nodes)] if chunk != there.chunks[chunk.id]]
+        if vectors is not None and moved:
+            moved_vectors = np.stack([there.vectors[chunk.id] for chunk in moved])
+            if vectors.shape[1] != moved_vectors.shape[1]:
+                raise DimensionMismatchError(moved_vectors.shape[1], vectors.shape[1], "the nodes")
+            vectors = np.concatenate([vectors, moved_vectors])
         model = info.manifest.embedder_id if info is not None and info.manifest is not None else None
-        if model is None and isinstance(self._store, IndexFileStore) and vectors is not None:
-            model = self._store.embedder_id
+        if model is None and vectors is not None:
+            model = self._model_id
         now = datetime.now(UTC)
         stamped = tuple(replace(chunk, embedding_model=model, timestamp=chunk.timestamp or now) for chunk in chunks)
-        await self._store.upsert(Change(chunks=(*stamped, *kept), vectors=vectors))
+        await self._store.upsert(Change(chunks=(*stamped, *moved), vectors=vectors))
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove a document's nodes; see :meth:`adelete`."""
@@ -315,7 +318,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             In the order of the ids, without ids by document and position; without embeddings.
 
         Raises:
-            StoreError: The index cannot be read, or has no vectors and no ids were given.
+            StoreError: The index cannot be read; or no ids were given, and the store cannot list its documents.
             FilterError: The filters are not well formed.
         """
         return [node_of(chunk) for chunk in await self._selected(node_ids, filters)]
@@ -328,23 +331,11 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         """Remove all nodes, passages and documents; the index remains one of the same embedding model.
 
         Raises:
-            StoreError: The index cannot be written, or has no vectors.
+            StoreError: The index cannot be written, or the store cannot list its documents.
         """
         async with self._queue.turn():
-            await self._clear()
-
-    async def _clear(self) -> None:
-        while True:
-            try:
-                chunks = await all_chunks(self._store, most=CLEARED_AT_ONCE)
-            except IndexNotFoundError:
-                return
-            except IncompleteSearchError as error:
-                chunks = list((await chunks_by_id(self._store, error.found, {})).values())
-            if not chunks:
-                break
-            await self._store.delete(tuple({chunk.document_id for chunk in chunks}))
-        await _forget_sources(self._store)
+            with suppress(IndexNotFoundError):
+                await self._store.delete(await self._store.document_ids())
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Find nodes; see :meth:`aquery`."""
@@ -414,39 +405,6 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         except IndexNotFoundError:
             return None
 
-    async def _placed(
-        self, nodes: Sequence[BaseNode], info: StoreInfo | None
-    ) -> tuple[list[Chunk], tuple[Chunk, ...], Matrix]:
-        """Return nodes as chunks with their places, and what has to move for them, with its vectors.
-
-        Passages of the index that were not written from nodes stay as they are, and nodes come behind them.
-        """
-        chunks = chunks_of(nodes)
-        nothing = np.zeros((0, 0), dtype=np.float32)
-        if info is None or not info.chunks:
-            return chunks, (), nothing
-        ids = {chunk.id for chunk in chunks}
-        fetched = await self._store.fetch(
-            FetchRequest(ranges=whole(item.document_id for item in chunks), with_vectors=True)
-        )
-        there = [chunk for chunk in in_order(fetched.chunks.values()) if chunk.id not in ids]
-        siblings: list[Chunk] = []
-        taken: dict[str, int] = {}
-        for chunk in there:
-            if written_node_of(chunk) is not None:
-                siblings.append(chunk)
-            else:
-                taken[chunk.document_id] = max(taken.get(chunk.document_id, 0), chunk.chunk_index + 1)
-        placed = chunks_of([*map(node_of, siblings), *nodes]) if siblings else chunks
-        shifted = [_shifted(chunk, taken.get(chunk.document_id, 0)) for chunk in placed]
-        moved = [
-            replace(old, chunk_index=new.chunk_index, total_chunks=new.total_chunks)
-            for old, new in zip(siblings, shifted, strict=False)
-            if (old.chunk_index, old.total_chunks) != (new.chunk_index, new.total_chunks)
-        ]
-        vectors = np.stack([fetched.vectors[chunk.id] for chunk in moved]) if moved and fetched.vectors else nothing
-        return shifted[len(siblings) :], tuple(moved), vectors
-
     async def _selected(self, node_ids: Sequence[str] | None, filters: Filters | None) -> list[Chunk]:
         match = matching(filters)
         if node_ids is None:
@@ -461,19 +419,19 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         fetched = await self._store.fetch(
             FetchRequest(ranges=whole(documents), document_ids=documents, with_vectors=True)
         )
-        staying = [chunk for chunk in in_order(fetched.chunks.values()) if chunk.id not in leaving]
+        staying = [chunk for chunk in fetched.chunks.values() if chunk.id not in leaving]
         kept = {chunk.document_id for chunk in staying}
         if gone := tuple(name for name in documents if name not in kept):
             await self._store.delete(gone)
         if not staying:
             return
-        parents = tuple(dict.fromkeys(chunk.parent_id for chunk in staying if chunk.parent_id is not None))
+        chunks = (*(chunk for chunk in staying if written_node_of(chunk) is None), *place_nodes(staying))
+        parents = tuple(dict.fromkeys(chunk.parent_id for chunk in chunks if chunk.parent_id is not None))
         sections = (await self._store.fetch(FetchRequest(section_ids=parents))).sections
-        vectors = np.stack([fetched.vectors[chunk.id] for chunk in staying]) if fetched.vectors else None
         await self._store.upsert(
             Change(
-                chunks=tuple(_moved_up(staying)),
-                vectors=vectors,
+                chunks=chunks,
+                vectors=np.stack([fetched.vectors[chunk.id] for chunk in chunks]) if fetched.vectors else None,
                 documents=tuple(document for name, document in fetched.documents.items() if name in kept),
                 sections=tuple(sections.values()),
                 removed_documents=tuple(name for name in documents if name in kept and name not in fetched.documents),
@@ -491,7 +449,7 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         )
         if test.is_exact:
             return await search(self._store, request)
-        if not test.names_few:
+        if not test.is_named:
             return await best_passing(self._store, request, test.passes)
         await search(self._store, replace(request, limit=1))  # refuses a vector of another dimension
         fetched = await self._store.fetch(test.fetch_request())
@@ -538,9 +496,9 @@ class _Test:
         return self._match.filters is None and self._nodes is None and self._documents is None
 
     @property
-    def names_few(self) -> bool:
-        """Whether reading all that may pass costs less than searching for it."""
-        return self._documents is not None if self._nodes is None else len(self._nodes) <= FEW
+    def is_named(self) -> bool:
+        """Whether all that may pass can be read by its names, which costs less than searching for it."""
+        return self._nodes is not None or self._documents is not None
 
     def passes(self, chunk: Chunk) -> bool:
         if self._nodes is not None and chunk.id not in self._nodes:
@@ -556,12 +514,45 @@ class _Test:
         return FetchRequest(chunk_ids=nodes, ranges=whole(documents), filter=self.condition, with_vectors=True)
 
 
-def _model(given: BaseEmbedding | Embedder) -> Model:
-    if isinstance(given, BaseEmbedding):
-        embedder = getattr(given, "embedder", None)
-        return Model(embedder_id_of(given), getattr(embedder, "dimension", None))
-    check_abilities(given, "embed_model", ("id", "dimension"), "give the embedding model that you give to LlamaIndex")
-    return Model(given.id, given.dimension)
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The part of an embedder that a store reads."""
+
+    id: str
+    dimension: int | None
+
+
+def _embedder(given: BaseEmbedding | Embedder) -> Embedder:
+    if isinstance(given, RetrievalCoreEmbedding):
+        return given.embedder
+    return LlamaIndexEmbedder(given) if isinstance(given, BaseEmbedding) else as_plugin(given, Embedder, "embed_model")
+
+
+async def _open_store(settings: RetrievalConfig, location: Path, model: Embedder | None) -> tuple[Store, str | None]:
+    """Return the store of an index for vectors of its own model, or of the given one if it is new, and that one's id.
+
+    Raises:
+        InvalidParameterError: The index is new, and no model was given.
+        EmbedderMismatchError: The index is of another model than the given one.
+        StoreError: The index cannot be opened.
+    """
+    build = partial(build_store, settings.store, location, analyzer=build_analyzer(settings.analysis))
+    known = build(None)
+    try:
+        manifest = (await known.describe()).manifest
+    except IndexNotFoundError:
+        manifest = None
+    finally:
+        await known.aclose()
+    if manifest is not None and manifest.embedder_id is None:
+        return build(None), None
+    if manifest is None:
+        if model is None:
+            raise InvalidParameterError(_UNNAMED.format(location))
+        return build(model), model.id
+    if model is not None and model.id != manifest.embedder_id:
+        raise EmbedderMismatchError(manifest.embedder_id, model.id, str(location))
+    return build(cast("Embedder", _Model(cast("str", manifest.embedder_id), manifest.dimension))), None
 
 
 def _vectors(nodes: Sequence[BaseNode]) -> Matrix | None:
@@ -576,35 +567,6 @@ def _vectors(nodes: Sequence[BaseNode]) -> Matrix | None:
         msg = f"the nodes' embeddings have several lengths, {', '.join(map(str, sorted(lengths)))}; use one model"
         raise InvalidParameterError(msg)
     return np.asarray([node.get_embedding() for node in nodes], dtype=np.float32)
-
-
-def _moved_up(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Close the gaps in documents that are nodes alone; ids of passages say their places, so these stay."""
-    documents: dict[str, list[Chunk]] = {}
-    for chunk in chunks:
-        documents.setdefault(chunk.document_id, []).append(chunk)
-    return [
-        replace(chunk, chunk_index=index, total_chunks=len(of_one)) if all(map(written_node_of, of_one)) else chunk
-        for of_one in documents.values()
-        for index, chunk in enumerate(of_one)
-    ]
-
-
-def _shifted(chunk: Chunk, by: int) -> Chunk:
-    """Return a node's chunk so many positions further back; a passage keeps its own."""
-    if not by or written_node_of(chunk) is None:
-        return chunk
-    return replace(chunk, chunk_index=chunk.chunk_index + by, total_chunks=chunk.total_chunks + by)
-
-
-async def _forget_sources(store: Any) -> None:
-    """Remove what is known of files, and documents without passages, from a store that remembers them."""
-    if not hasattr(store, "sources"):
-        return
-    sources = tuple(await store.sources())
-    documents = [name for source in sources for name in await store.documents_of(source)]
-    if sources:
-        await store.upsert(Change(removed_documents=tuple(documents), removed_sources=sources))
 
 
 def _diverse(found: Sequence[Candidate], top_k: int, threshold: float) -> tuple[Candidate, ...]:

@@ -48,7 +48,7 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
 
     @property
     def docs(self) -> dict[str, BaseNode]:
-        """All passages as nodes, by their ids; the index has to have vectors."""
+        """All passages as nodes, by their ids."""
         return self._bridge.run(self._adocs())
 
     async def _adocs(self) -> dict[str, BaseNode]:
@@ -108,11 +108,11 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
         return self._refuse() if node is None else node.hash
 
     def get_all_document_hashes(self) -> dict[str, str]:
-        """Return the ids of all passages by the hashes of their nodes; the index has to have vectors."""
+        """Return the ids of all passages by the hashes of their nodes."""
         return self._bridge.run(self.aget_all_document_hashes())
 
     async def aget_all_document_hashes(self) -> dict[str, str]:
-        """Return the ids of all passages by the hashes of their nodes; the index has to have vectors."""
+        """Return the ids of all passages by the hashes of their nodes."""
         return {node.hash: name for name, node in (await self._adocs()).items()}
 
     def get_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
@@ -124,11 +124,11 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
         return (await self._infos([ref_doc_id])).get(ref_doc_id)
 
     def get_all_ref_doc_info(self) -> dict[str, RefDocInfo]:
-        """Return what :meth:`get_ref_doc_info` does, by the documents' ids; the index has to have vectors."""
+        """Return what :meth:`get_ref_doc_info` does, by the documents' ids."""
         return self._bridge.run(self.aget_all_ref_doc_info())
 
     async def aget_all_ref_doc_info(self) -> dict[str, RefDocInfo]:
-        """Return what :meth:`get_ref_doc_info` does, by the documents' ids; the index has to have vectors."""
+        """Return what :meth:`get_ref_doc_info` does, by the documents' ids."""
         return await self._infos(dict.fromkeys(chunk.document_id for chunk in await all_chunks(self._store)))
 
     async def _infos(self, document_ids: Iterable[str]) -> dict[str, RefDocInfo]:
