@@ -165,7 +165,7 @@ def test_errors_of_our_embedders() -> None:
         def embed_texts(self, texts: Any) -> Any:
             return super().embed_texts(texts[1:])
 
-    with pytest.raises(EmbeddingError, match="3 vectors were expected"):
+    with pytest.raises(EmbeddingError, match="for 3 texts"):
         MMRPostprocessor(Forgetful()).postprocess_nodes(WITHOUT)
 
 

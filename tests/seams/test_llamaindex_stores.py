@@ -433,7 +433,7 @@ def folder(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("prepare", "error"),
-    [(other_model, EmbedderMismatchError), (text_file, IndexFormatError), (folder, InvalidParameterError)],
+    [(other_model, EmbedderMismatchError), (text_file, IndexFormatError), (folder, IndexFormatError)],
 )
 def test_an_ingestion_pipeline_over_a_file_that_does_not_fit_is_refused_first(
     tmp_path: Path, prepare: Callable[[Path], object], error: type[Exception]

@@ -6,7 +6,6 @@ import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Self, TypedDict, cast
 
@@ -40,22 +39,6 @@ logger = logging.getLogger(__name__)
 
 CONCURRENCY = 4
 """Calls of a model at a time, as the pipeline's default."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a postprocessor is called with.
-
-    Attributes:
-        nodes: They and what is in them are not changed.
-        query: The question, which not every caller gives.
-        in_threads: Whether the models of LlamaIndex are to be called by their synchronous methods, in threads: clients
-            of some are bound to the event loop of their first call.
-    """
-
-    nodes: list[NodeWithScore]
-    query: QueryBundle | None
-    in_threads: bool
 
 
 class Postprocessor(BaseNodePostprocessor, PromptMixin):
@@ -107,21 +90,20 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
         """Names the model or the method, for events."""
 
     @abstractmethod
-    async def _process(self, request: Request) -> list[NodeWithScore]:
-        """Return the new nodes."""
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:
+        """Return the new nodes; the given ones, and what is in them, are not changed."""
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        return self._bridge.run(self._watched(Request(list(nodes), query_bundle, in_threads=True)))
+        return self._bridge.run(self._watched(list(nodes), query_bundle))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        return await self._watched(Request(list(nodes), query_bundle, in_threads=False))
+        return await self._watched(list(nodes), query_bundle)
 
-    async def _watched(self, request: Request) -> list[NodeWithScore]:
-        nodes, query = request.nodes, request.query
+    async def _watched(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:
         name, top_n = self._works_with, getattr(self, "top_n", len(nodes))
         payload: dict[str, Any] = {
             EventPayload.NODES: nodes,
@@ -132,7 +114,7 @@ class Postprocessor(BaseNodePostprocessor, PromptMixin):
         report(ReRankStartEvent(query=query, nodes=nodes, top_n=top_n, model_name=name))
         with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
             try:
-                result = await self._process(request)
+                result = await self._process(nodes, query)
             except BaseException as error:
                 report(ExceptionEvent(exception=error))
                 raise
@@ -177,13 +159,15 @@ class ModelPostprocessor(Postprocessor):
     def _run(self) -> Run:
         return Run(self._pool, seconds=self.deadline_seconds, guard=self._guard)
 
-    def _question(self, request: Request) -> str:
-        if request.query is None:
+    def _question(self, query: QueryBundle | None) -> str:
+        if query is None:
             msg = f"{self.class_name()} needs the question: give query_str or query_bundle with the nodes"
             raise InvalidParameterError(msg)
-        return request.query.query_str
+        return query.query_str
 
-    def _told(self, request: Request, failures: Sequence[Failed], degraded: Sequence[Degradation] = ()) -> None:
+    def _told(
+        self, query: QueryBundle | None, failures: Sequence[Failed], degraded: Sequence[Degradation] = ()
+    ) -> None:
         """Say what did not work as asked: in a warning and an event.
 
         Raises:
@@ -195,7 +179,7 @@ class ModelPostprocessor(Postprocessor):
             raise SearchError("; ".join(told))
         if told:
             logger.warning("%s did not work as asked: %s", self.class_name(), "; ".join(told))
-            question = "" if request.query is None else request.query.query_str
+            question = "" if query is None else query.query_str
             report(RetrievalDegradedEvent(query_str=question, degraded=told))
 
     def close(self) -> None:
@@ -262,18 +246,16 @@ def instructions_of(prompt: BasePromptTemplate) -> str:
     return text
 
 
-def checked_llm(llm: LlamaLLM | LLM) -> dict[bool, LLM]:
-    """Return a language model as one of retrieval-core; under ``True`` as it is to be called by synchronous methods.
+def checked_llm(llm: LlamaLLM | LLM) -> LLM:
+    """Return a language model as one of retrieval-core.
 
-    LlamaIndex's is then called in threads, see :class:`Request`.
+    LlamaIndex's is called by its synchronous methods, in threads: clients of some are bound to the event loop of their
+    first call, and the callers of a postprocessor may have several.
 
     Raises:
         InvalidParameterError: It is neither of LlamaIndex nor of retrieval-core.
     """
-    if isinstance(llm, LlamaLLM):
-        return {False: LlamaIndexLLM(llm), True: LlamaIndexLLM(llm, in_threads=True)}
-    model = as_plugin(llm, LLM, "llm")
-    return {False: model, True: model}
+    return LlamaIndexLLM(llm, in_threads=True) if isinstance(llm, LlamaLLM) else as_plugin(llm, LLM, "llm")
 
 
 def with_score(item: NodeWithScore, score: float | None) -> NodeWithScore:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.schema import MetadataMode, NodeWithScore
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 
-from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request, with_text
+from llama_index.postprocessor.retrieval_core._base import Postprocessor, with_text
 from retrieval_core.config import ContextConfig
 from retrieval_core.errors import checked_count
 from retrieval_core.pipeline.context import NOTHING
@@ -61,9 +61,9 @@ class TokenBudgetPostprocessor(Postprocessor):
     def _works_with(self) -> str:
         return f"{self.max_tokens} tokens"
 
-    async def _process(self, request: Request) -> list[NodeWithScore]:
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:  # noqa: ARG002
         # A tokenizer reads files when it is first used, and takes its time later.
-        return await asyncio.to_thread(self._within_budget, request.nodes)
+        return await asyncio.to_thread(self._within_budget, nodes)
 
     def _within_budget(self, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
         settings = ContextConfig(

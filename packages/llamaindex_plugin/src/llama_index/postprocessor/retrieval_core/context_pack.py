@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Unpack, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import BaseNode, NodeWithScore
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
-from llama_index.postprocessor.retrieval_core._base import ModelOptions, ModelPostprocessor, Request, with_text
+from llama_index.postprocessor.retrieval_core._base import ModelOptions, ModelPostprocessor, with_text
 from llama_index.postprocessor.retrieval_core.budget import checked_counter, warn_where_nothing_fits
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import hit_from_node, node_from_chunk, position_of
@@ -104,10 +104,10 @@ class ContextPackPostprocessor(ModelPostprocessor):
     def _works_with(self) -> str:
         return f"context pack of {self._settings.max_tokens} tokens"
 
-    async def _process(self, request: Request) -> list[NodeWithScore]:
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:
         run, settings = self._run(), self._settings
-        given = _as_hits(request.nodes)
-        hits, around = await self._surroundings(run, request, [hit for hit, _ in given.values()])
+        given = _as_hits(nodes)
+        hits, around = await self._surroundings(run, query, [hit for hit, _ in given.values()])
         # No coroutine function: the runner calls it in a thread.
         in_thread = cast("Callable[..., Awaitable[Assembled]]", assemble)
         assembled = value_of(
@@ -116,10 +116,12 @@ class ContextPackPostprocessor(ModelPostprocessor):
         pieces = arrange(assembled.items, merged=settings.window > 0)
         texts = render(pieces, around.texts, settings)
         result = [_as_node(passage, text, given) for passage, text in zip(assembled.passages, texts, strict=True)]
-        warn_where_nothing_fits(request.nodes, result, settings.max_tokens)
+        warn_where_nothing_fits(nodes, result, settings.max_tokens)
         return result
 
-    async def _surroundings(self, run: Run, request: Request, hits: list[Hit]) -> tuple[list[Hit], Surroundings]:
+    async def _surroundings(
+        self, run: Run, query: QueryBundle | None, hits: list[Hit]
+    ) -> tuple[list[Hit], Surroundings]:
         """Return the hits as the store knows them, and what stands around them, read in one call."""
         own = [hit for hit in hits if hit.chunk.chunk_index != _NOWHERE]
         wanted = surroundings_request(own, self._settings, self._filter)
@@ -127,7 +129,7 @@ class ContextPackPostprocessor(ModelPostprocessor):
             return hits, NOTHING
         wanted = replace(wanted, chunk_ids=tuple(hit.id for hit in own))
         outcome = await fetch(run, self._store, wanted, stage="surroundings")
-        self._told(request, [outcome] if isinstance(outcome, Failed) else [])
+        self._told(query, [outcome] if isinstance(outcome, Failed) else [])
         if isinstance(outcome, Failed):
             return hits, NOTHING
         return [_verified(hit, outcome.value.chunks) for hit in hits], surroundings_of(outcome.value, self._filter)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Sequence
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Self
@@ -12,18 +10,12 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
-from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request, with_score
-from llama_index.retrievers.retrieval_core.adapters._calls import has_async_client
-from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
-from retrieval_core.errors import (
-    ConfigurationError,
-    EmbeddingError,
-    InvalidParameterError,
-    as_embedding_error,
-    checked_count,
-)
+from llama_index.postprocessor.retrieval_core._base import Postprocessor, with_score
+from llama_index.retrievers.retrieval_core.adapters.embedder import as_embedder
+from llama_index.retrievers.retrieval_core.checks import checked_share
+from retrieval_core.errors import ConfigurationError, as_embedding_error, checked_count
 from retrieval_core.pipeline.stages.fuse import Ranked
 from retrieval_core.pipeline.stages.select import maximal_marginal_relevance
 from retrieval_core.ports import Embedder
@@ -32,8 +24,6 @@ from retrieval_core.types.documents import as_vectors, unit_rows
 
 if TYPE_CHECKING:
     from retrieval_core.types import Matrix
-
-"""What a model of LlamaIndex overrides to embed texts without blocking."""
 
 
 class MMRPostprocessor(Postprocessor):
@@ -59,7 +49,7 @@ class MMRPostprocessor(Postprocessor):
 
     top_n: int = 5
     lambda_mult: float = 0.7
-    _embedder: BaseEmbedding | Embedder | None = PrivateAttr(default=None)
+    _embedder: Embedder | None = PrivateAttr(default=None)
 
     def __init__(
         self,
@@ -69,15 +59,13 @@ class MMRPostprocessor(Postprocessor):
         lambda_mult: float = 0.7,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        if embedder is not None and not isinstance(embedder, BaseEmbedding):
-            advice = "give an embedding model of LlamaIndex, or an embedder of retrieval-core"
-            check_abilities(embedder, "embedder", ("embed_texts",), advice)
+        model = None if embedder is None else as_embedder(embedder, "embedder")
         super().__init__(
             callback_manager,
             top_n=checked_count(top_n, "top_n"),
             lambda_mult=checked_share(lambda_mult, "lambda_mult"),
         )
-        self._embedder = embedder
+        self._embedder = model
 
     def __getstate__(self) -> dict[str, Any]:
         if self._embedder is not None:
@@ -95,14 +83,13 @@ class MMRPostprocessor(Postprocessor):
     def _works_with(self) -> str:
         return "mmr"
 
-    async def _process(self, request: Request) -> list[NodeWithScore]:
-        nodes = request.nodes
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:  # noqa: ARG002
         if not nodes:
             return []
         vectors = _own_vectors(nodes)
         if vectors is None:
             texts = [item.node.get_content(metadata_mode=MetadataMode.EMBED) for item in nodes]
-            vectors = await self._embedded(texts, in_threads=request.in_threads)
+            vectors = await self._embedded(texts)
         # Positions stand for ids: nodes of other retrievers may share one.
         ranked = [Ranked(str(place), Scores(final=score)) for place, score in enumerate(_relevance(nodes))]
         chosen = maximal_marginal_relevance(
@@ -113,7 +100,7 @@ class MMRPostprocessor(Postprocessor):
         )
         return [with_score(nodes[int(item.chunk_id)], item.score) for item in chosen]
 
-    async def _embedded(self, texts: list[str], *, in_threads: bool) -> Matrix:
+    async def _embedded(self, texts: list[str]) -> Matrix:
         if self._embedder is None:
             msg = (
                 "not every node has an embedding, and MMRPostprocessor has no embedder. Pass one, such as "
@@ -122,14 +109,7 @@ class MMRPostprocessor(Postprocessor):
             )
             raise ConfigurationError(msg)
         try:
-            if isinstance(self._embedder, BaseEmbedding):
-                if not in_threads and has_async_client(self._embedder):
-                    return _checked(await self._embedder.aget_text_embedding_batch(texts), len(texts))
-                return _checked(await asyncio.to_thread(self._embedder.get_text_embedding_batch, texts), len(texts))
-            # An embedder may be synchronous, whatever its port says, and then belongs in a thread.
-            embed: Any = self._embedder.embed_texts
-            called = embed(texts) if inspect.iscoroutinefunction(embed) else asyncio.to_thread(embed, texts)
-            return _checked(await called, len(texts))
+            return await self._embedder.embed_texts(texts)
         except Exception as error:  # noqa: BLE001 - raised again as an error of embedding
             failure = as_embedding_error(error, "the nodes")
             raise failure from failure.__cause__
@@ -150,21 +130,4 @@ def _own_vectors(nodes: Sequence[NodeWithScore]) -> Matrix | None:
     own = [item.node.embedding for item in nodes]
     if any(vector is None for vector in own) or len({len(vector or ()) for vector in own}) != 1:
         return None
-    return _checked(own, len(nodes))
-
-
-def _checked(vectors: Any, count: int) -> Matrix:
-    """Return embeddings as a matrix of unit rows.
-
-    Raises:
-        EmbeddingError: They are not one vector for each node, all of one dimension and of finite numbers.
-    """
-    try:
-        matrix = as_vectors(vectors)
-        if matrix.ndim != 2 or len(matrix) != count:
-            msg = f"{count} vectors were expected, and an array of shape {matrix.shape} came"
-            raise EmbeddingError(msg)
-        return unit_rows(matrix)
-    except InvalidParameterError as error:
-        msg = f"the nodes could not be embedded: {error}"
-        raise EmbeddingError(msg) from error
+    return unit_rows(as_vectors(own))

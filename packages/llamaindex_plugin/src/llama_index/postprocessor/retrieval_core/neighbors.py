@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Iterable, Mapping
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index.postprocessor.retrieval_core._base import Postprocessor, Request
+from llama_index.postprocessor.retrieval_core._base import Postprocessor
 from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import Position, neighbor_from_chunk, position_of
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
@@ -80,113 +77,81 @@ class NeighborExpansionPostprocessor(Postprocessor):
     def _works_with(self) -> str:
         return "neighbors"
 
-    async def _process(self, request: Request) -> list[NodeWithScore]:
-        nodes = request.nodes
-        claimed = {item.node.node_id: item for item in nodes if position_of(item) is not None}
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:  # noqa: ARG002
+        claimed = {item.node.node_id: place for item in nodes if (place := position_of(item)) is not None}
         if not claimed or (self.before == self.after == 0 and not self.include_parents):
             return nodes
-        windows = [_Window.around(item, self.before, self.after) for item in claimed.values()]
-        ranges = tuple(ChunkRange(run[0].document_id, run[0].first, _last(run)) for run in _runs(windows))
-        parents = [(window.parent_id, window.document_id) for window in windows if self.include_parents]
-        sections = {name: document_id for name, document_id in parents if name is not None}
+        parent_of = {
+            item.node.node_id: parent.node_id
+            for item in nodes
+            if self.include_parents and item.node.node_id in claimed and (parent := item.node.parent_node) is not None
+        }
         fetched = await self._store.fetch(
             FetchRequest(
-                ranges=ranges,
-                section_ids=tuple(sections),
-                document_ids=tuple(dict.fromkeys(sections.values())),
+                ranges=tuple(map(self._window, claimed.values())),
+                section_ids=tuple(dict.fromkeys(parent_of.values())),
+                document_ids=tuple(dict.fromkeys(claimed[name].document_id for name in parent_of)),
                 filter=self._filter,
             )
         )
-        windows = [window for window in windows if window.is_of(fetched.chunks)]
-        return _expanded(nodes, windows, fetched.chunks, surroundings_of(fetched, self._filter).parents)
+        windows = {name: self._window(place) for name, place in claimed.items() if _is_at(fetched.chunks, name, place)}
+        sections = surroundings_of(fetched, self._filter).parents
+        run_of = {name: run for run in _runs(windows) for name in run}
+        given = {item.node.node_id: item for item in reversed(nodes)}
+        written: set[str] = set()
+        result: list[NodeWithScore] = []
+        for item in nodes:
+            run = run_of.get(item.node.node_id)
+            if run is None:
+                result.append(item)
+            elif item.node.node_id not in written:
+                result += _written({name: windows[name] for name in run}, fetched.chunks.values(), given)
+                written.update(run)
+                for parent in dict.fromkeys(parent_of.get(name, "") for name in run):
+                    if parent in sections and parent not in written and parent not in given:
+                        inside = [name for name in windows if parent_of.get(name) == parent]
+                        result.append(neighbor_from_chunk(sections[parent], inside))
+                        written.add(parent)
+        return result
+
+    def _window(self, place: Position) -> ChunkRange:
+        return ChunkRange(place.document_id, max(0, place.index - self.before), place.index + self.after)
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """The positions around a node, first and last included."""
-
-    node_id: str
-    document_id: str
-    index: int
-    first: int
-    last: int
-    parent_id: str | None
-
-    @classmethod
-    def around(cls, item: NodeWithScore, before: int, after: int) -> _Window:
-        node = item.node
-        position, parent = cast("Position", position_of(item)), node.relationships.get(NodeRelationship.PARENT)
-        return cls(
-            node.node_id,
-            position.document_id,
-            position.index,
-            max(0, position.index - before),
-            position.index + after,
-            parent.node_id if isinstance(parent, RelatedNodeInfo) else None,
-        )
-
-    def is_of(self, chunks: Mapping[str, Chunk]) -> bool:
-        """Whether the node is what the store has at that position, and not just alike."""
-        chunk = chunks.get(self.node_id)
-        return chunk is not None and (chunk.document_id, chunk.chunk_index) == (self.document_id, self.index)
+def _is_at(chunks: Mapping[str, Chunk], name: str, place: Position) -> bool:
+    """Whether a node is what the store has at that position, and not just alike."""
+    chunk = chunks.get(name)
+    return chunk is not None and (chunk.document_id, chunk.chunk_index) == (place.document_id, place.index)
 
 
-def _runs(windows: Iterable[_Window]) -> list[list[_Window]]:
-    """Join windows of one document that overlap or touch; each run is ordered by position."""
-    runs: list[list[_Window]] = []
-    for window in sorted(windows, key=lambda window: (window.document_id, window.first, window.index)):
-        if runs and runs[-1][0].document_id == window.document_id and window.first <= _last(runs[-1]) + 1:
-            runs[-1].append(window)
+def _runs(windows: Mapping[str, ChunkRange]) -> list[list[str]]:
+    """Return the ids of nodes whose windows overlap or touch, together."""
+    runs: list[list[str]] = []
+    end = ChunkRange("", 0, -2)
+    for name, window in sorted(windows.items(), key=lambda item: (item[1].document_id, item[1].first)):
+        if runs and window.document_id == end.document_id and window.first <= end.last + 1:
+            runs[-1].append(name)
         else:
-            runs.append([window])
+            runs.append([name])
+        end = window  # all windows are equally long, so that of a later node ends last
     return runs
 
 
-def _last(run: Sequence[_Window]) -> int:
-    return max(window.last for window in run)
-
-
-def _expanded(
-    nodes: Sequence[NodeWithScore],
-    windows: Sequence[_Window],
-    chunks: Mapping[str, Chunk],
-    parents: Mapping[str, Chunk],
-) -> list[NodeWithScore]:
-    given: dict[str, NodeWithScore] = {}
-    for item in nodes:
-        given.setdefault(item.node.node_id, item)
-    of_document: dict[str, list[Chunk]] = defaultdict(list)
-    for chunk in chunks.values():
-        of_document[chunk.document_id].append(chunk)
-    run_of = {window.node_id: run for run in _runs(windows) for window in run}
-    written: set[str] = set()
-    result: list[NodeWithScore] = []
-    for item in nodes:
-        run = run_of.get(item.node.node_id)
-        if run is None:
-            result.append(item)
-        elif item.node.node_id not in written:
-            result += _written(run, of_document[run[0].document_id], given)
-            written.update(window.node_id for window in run)
-            for name in dict.fromkeys(window.parent_id for window in run):
-                if name is not None and name in parents and name not in written and name not in given:
-                    inside = [window.node_id for window in windows if window.parent_id == name]
-                    result.append(neighbor_from_chunk(parents[name], inside))
-                    written.add(name)
-    return result
-
-
 def _written(
-    run: Sequence[_Window], chunks: Sequence[Chunk], given: Mapping[str, NodeWithScore]
+    windows: Mapping[str, ChunkRange], chunks: Iterable[Chunk], given: Mapping[str, NodeWithScore]
 ) -> Iterable[NodeWithScore]:
     """Yield a run's nodes and neighbours in the document's order."""
-    members = {window.node_id for window in run}
-    taken = {window.index for window in run}
-    for chunk in sorted(chunks, key=lambda chunk: (chunk.chunk_index, chunk.id)):
-        if chunk.id in members:
+    by_place = sorted(chunks, key=lambda chunk: (chunk.chunk_index, chunk.id))
+    taken = {(chunk.document_id, chunk.chunk_index) for chunk in by_place if chunk.id in windows}
+    for chunk in by_place:
+        if chunk.id in windows:
             yield given[chunk.id]
         # Chunks that were added by hand may share a position with a node; they are not beside it.
-        elif chunk.id not in given and chunk.chunk_index not in taken:
-            around = [window.node_id for window in run if window.first <= chunk.chunk_index <= window.last]
+        elif chunk.id not in given and (chunk.document_id, chunk.chunk_index) not in taken:
+            around = [name for name, window in windows.items() if _is_in(chunk, window)]
             if around:
                 yield neighbor_from_chunk(chunk, around)
+
+
+def _is_in(chunk: Chunk, window: ChunkRange) -> bool:
+    return chunk.document_id == window.document_id and window.first <= chunk.chunk_index <= window.last

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Unpack
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import MetadataMode, NodeWithScore
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
 from llama_index.postprocessor.retrieval_core._base import (
     ModelOptions,
     ModelPostprocessor,
-    Request,
     hits_of,
     with_text,
 )
@@ -59,15 +58,15 @@ class SentencePruningPostprocessor(ModelPostprocessor):
     def _works_with(self) -> str:
         return self._pruner.id
 
-    async def _process(self, request: Request) -> list[NodeWithScore]:
-        nodes, question = request.nodes, self._question(request)
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:
+        question = self._question(query)
         texts = [item.node.get_content(metadata_mode=MetadataMode.NONE) for item in nodes]
         hits = [
             replace(hit, chunk=replace(hit.chunk, text=text, content_hash=""))
             for hit, text in zip(hits_of(nodes), texts, strict=True)
         ]
         pruned = await prune(self._run(), self._pruner, question, hits)
-        self._told(request, pruned.failures)
+        self._told(query, pruned.failures)
         return [_shown(item, hit) for item, hit in zip(nodes, pruned.hits, strict=True)]
 
 

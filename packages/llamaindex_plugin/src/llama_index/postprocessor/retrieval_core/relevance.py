@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index.postprocessor.retrieval_core._base import (
     ModelOptions,
     PromptedPostprocessor,
-    Request,
     checked_llm,
     checked_prompt,
     hits_of,
@@ -49,7 +48,7 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
     """
 
     _judge: RelevanceFilter | None = PrivateAttr(default=None)
-    _llm: dict[bool, LLM] = PrivateAttr()
+    _llm: LLM | None = PrivateAttr(default=None)
 
     def __init__(
         self,
@@ -59,31 +58,29 @@ class RelevanceFilterPostprocessor(PromptedPostprocessor):
         **options: Unpack[ModelOptions],
     ) -> None:
         own = LocalCrossEncoder() if judge is None else None
-        chosen: Any = CrossEncoderRelevanceFilter(own) if own is not None else judge
-        instructions, llm = None, dict[bool, "LLM"]()
+        chosen: Any = judge if own is None else CrossEncoderRelevanceFilter(own)
+        instructions, llm = None, None
         if isinstance(chosen, LlamaLLM) or hasattr(chosen, "complete"):
             instructions, llm = checked_prompt(DEFAULT_PROMPT if prompt is None else prompt), checked_llm(chosen)
         elif prompt is not None:
             msg = "prompt is for a language model, and judge is none; leave it out"
             raise InvalidParameterError(msg)
-        model = None if llm else as_plugin(chosen, RelevanceFilter, "judge")
+        model = as_plugin(chosen, RelevanceFilter, "judge") if llm is None else None
         super().__init__(prompt_name="relevance_prompt", prompt=instructions, **options)
-        self._judge = model
-        self._llm = llm
-        self._own = own
+        self._judge, self._llm, self._own = model, llm, own
 
     @property
     def _works_with(self) -> str:
-        return self._relevance_filter(in_threads=False).id
+        return self._relevance_filter.id
 
-    def _relevance_filter(self, *, in_threads: bool) -> RelevanceFilter:
+    @property
+    def _relevance_filter(self) -> RelevanceFilter:
         if self._judge is not None:
             return self._judge
-        return LLMRelevanceFilter(self._llm[in_threads], prompt=self._instructions)
+        return LLMRelevanceFilter(cast("LLM", self._llm), prompt=self._instructions)
 
-    async def _process(self, request: Request) -> list[NodeWithScore]:
-        relevance_filter = self._relevance_filter(in_threads=request.in_threads)
-        question, hits = self._question(request), hits_of(request.nodes)
-        found = await keep_relevant(self._run(), relevance_filter, question, hits)
-        self._told(request, found.failures)
-        return [request.nodes[int(hit.id)] for hit in found.hits]
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:
+        question, hits = self._question(query), hits_of(nodes)
+        found = await keep_relevant(self._run(), self._relevance_filter, question, hits)
+        self._told(query, found.failures)
+        return [nodes[int(hit.id)] for hit in found.hits]

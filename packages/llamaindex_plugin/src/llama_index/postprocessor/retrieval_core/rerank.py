@@ -8,14 +8,13 @@ from typing import Any, Unpack
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM as LlamaLLM  # noqa: N811 - the core's port has the name, too
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 
 from llama_index.postprocessor.retrieval_core._base import (
     ModelOptions,
     ModelPostprocessor,
     PromptedPostprocessor,
-    Request,
     checked_llm,
     checked_prompt,
     hits_of,
@@ -45,13 +44,15 @@ class _Reranking(ModelPostprocessor):
     def __init__(self, *, top_n: int, weight: float, **fields: Any) -> None:
         super().__init__(top_n=checked_count(top_n, "top_n"), weight=checked_share(weight, "weight"), **fields)
 
-    async def _reranked(self, chain: Sequence[Reranker], request: Request) -> list[NodeWithScore]:
-        nodes, question = request.nodes, self._question(request)
+    async def _reranked(
+        self, chain: Sequence[Reranker], nodes: list[NodeWithScore], query: QueryBundle | None
+    ) -> list[NodeWithScore]:
+        question = self._question(query)
         settings = RerankerConfig(candidates=MOST, weight=self.weight)
         reranked = await rerank(self._run(), chain, question, hits_of(nodes), settings)
         judged = [hit for hit in reranked.hits if hit.scores.rerank is not None]
         if not judged:
-            self._told(request, reranked.failures)
+            self._told(query, reranked.failures)
             return nodes[: self.top_n]
         # A reranker that finds evidence has some for every passage that it judged; the others have a score of 0.
         finds = any(hit.evidence is not None for hit in judged)
@@ -61,7 +62,7 @@ class _Reranking(ModelPostprocessor):
         if skipped:
             reason = f"{len(skipped)} of {len(nodes)} nodes were not judged, and come behind the others without a score"
             degraded.append(Degradation("rerank", reason))
-        self._told(request, reranked.failures, degraded)
+        self._told(query, reranked.failures, degraded)
         result = [with_score(nodes[int(hit.id)], self._score(hit)) for hit in judged if hit.id not in skipped]
         result += (with_score(nodes[place], None) for place in sorted(map(int, skipped)))
         return result[: self.top_n]
@@ -120,8 +121,8 @@ class RerankPostprocessor(_Reranking):
     def _works_with(self) -> str:
         return ", ".join(reranker.id for reranker in self._chain)
 
-    async def _process(self, request: Request) -> list[NodeWithScore]:
-        return await self._reranked(self._chain, request)
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:
+        return await self._reranked(self._chain, nodes, query)
 
 
 class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
@@ -150,7 +151,7 @@ class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
     """
 
     choice_batch_size: int = 10
-    _llm: dict[bool, LLM] = PrivateAttr()
+    _llm: LLM = PrivateAttr()
 
     def __init__(
         self,
@@ -175,9 +176,8 @@ class LLMRerankPostprocessor(_Reranking, PromptedPostprocessor):
 
     @property
     def _works_with(self) -> str:
-        return self._llm[False].id
+        return self._llm.id
 
-    async def _process(self, request: Request) -> list[NodeWithScore]:
-        llm = self._llm[request.in_threads]
-        reranker = LLMReranker(llm, prompt=self._instructions, batch_size=self.choice_batch_size)
-        return await self._reranked((reranker,), request)
+    async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:
+        reranker = LLMReranker(self._llm, prompt=self._instructions, batch_size=self.choice_batch_size)
+        return await self._reranked((reranker,), nodes, query)

@@ -22,7 +22,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index.embeddings.retrieval_core import RetrievalCoreEmbedding
-from llama_index.retrievers.retrieval_core.adapters.embedder import LlamaIndexEmbedder
+from llama_index.retrievers.retrieval_core.adapters.embedder import as_embedder
 from llama_index.retrievers.retrieval_core.adapters.store import StoreAbilities
 from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
 from llama_index.retrievers.retrieval_core.filters import Filters
@@ -59,7 +59,6 @@ from retrieval_core.ports import (
     SearchRequest,
     Store,
     StoreInfo,
-    as_plugin,
     as_store,
 )
 from retrieval_core.run.sync import SyncBridge
@@ -173,7 +172,9 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         if config is None:
             config = load_index_config(path)
         settings = config if isinstance(config, RetrievalConfig) else load_config(config)
-        model = None if embed_model is None else _embedder(embed_model)
+        if isinstance(embed_model, RetrievalCoreEmbedding):
+            embed_model = embed_model.embedder
+        model = None if embed_model is None else as_embedder(embed_model, "embed_model")
         search = settings.search
         if search.fusion == "native":
             msg = f"search.fusion is native, which is not for LlamaIndex; use {', '.join(get_args(FusionMethod))}"
@@ -493,7 +494,7 @@ class _Test:
     @property
     def is_exact(self) -> bool:
         """Whether the store's answer is all that passes."""
-        return self._match.filters is None and self._nodes is None and self._documents is None
+        return self._match.test is None and self._nodes is None and self._documents is None
 
     @property
     def is_named(self) -> bool:
@@ -520,12 +521,6 @@ class _Model:
 
     id: str
     dimension: int | None
-
-
-def _embedder(given: BaseEmbedding | Embedder) -> Embedder:
-    if isinstance(given, RetrievalCoreEmbedding):
-        return given.embedder
-    return LlamaIndexEmbedder(given) if isinstance(given, BaseEmbedding) else as_plugin(given, Embedder, "embed_model")
 
 
 async def _open_store(settings: RetrievalConfig, location: Path, model: Embedder | None) -> tuple[Store, str | None]:
