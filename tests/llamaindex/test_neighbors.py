@@ -171,8 +171,8 @@ def test_settings_outside_their_range_are_refused(library: Library, wrong: dict[
 
 @pytest.mark.parametrize("wrong", ["a store", None, MemoryStore])
 def test_what_is_no_store_is_refused_at_once(wrong: Any) -> None:
-    """With what to give instead, and its type alone."""
-    with pytest.raises(InvalidParameterError, match=r"store must be .*retriever\.pipeline\.store") as caught:
+    """With its type alone."""
+    with pytest.raises(InvalidParameterError, match="store must be an object") as caught:
         NeighborExpansionPostprocessor(wrong)
     assert "a store" not in str(caught.value)
 

@@ -173,13 +173,14 @@ def test_llamaindex_lists_and_searches_the_nodes(service: Any) -> None:
     """Without ids they are found by their vectors, since the documents of another program can't be listed."""
     pytest.importorskip("llama_index.vector_stores.retrieval_core", reason="the LlamaIndex plug-in is not installed")
     from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, VectorStoreQuery
+
     from llama_index.vector_stores.retrieval_core import RetrievalCoreVectorStore
 
     def where(position: int) -> MetadataFilters:
         return MetadataFilters(filters=[MetadataFilter(key="chunk_index", value=position)])
 
     async def asynchronously() -> None:
-        async with service(payloads()).open(fields="default") as index:
+        async with written.open(fields="default") as index:
             store = RetrievalCoreVectorStore(index.store)
             assert {node.get_content() for node in await store.aget_nodes()} == {point["content"] for point in POINTS}
             assert [node.node_id for node in await store.aget_nodes(filters=where(1))] == [IDS[1]]
@@ -187,7 +188,7 @@ def test_llamaindex_lists_and_searches_the_nodes(service: Any) -> None:
             query = VectorStoreQuery(query_embedding=vector, similarity_top_k=1)
             assert (await store.aquery(query)).ids == [IDS[0]]
 
-    (vector,) = vectors([POINTS[0]["content"]])
+    written, (vector,) = service(payloads()), vectors([POINTS[0]["content"]])
     asyncio.run(asynchronously())
 
 

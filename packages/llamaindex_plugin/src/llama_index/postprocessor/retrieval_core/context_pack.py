@@ -11,7 +11,6 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from llama_index.postprocessor.retrieval_core._base import ModelOptions, ModelPostprocessor, with_text
 from llama_index.postprocessor.retrieval_core.budget import checked_counter, warn_where_nothing_fits
-from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import hit_from_node, node_from_chunk, position_of
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from retrieval_core.config import ContextConfig
@@ -21,7 +20,7 @@ from retrieval_core.pipeline.stages.assemble import arrange, render
 from retrieval_core.pipeline.stages.budget import Assembled, assemble
 from retrieval_core.pipeline.stages.expand import Surroundings, surroundings_of, surroundings_request
 from retrieval_core.pipeline.stages.search import fetch
-from retrieval_core.ports import Store, TokenCounter
+from retrieval_core.ports import Store, TokenCounter, as_store
 from retrieval_core.run.outcomes import Failed, value_of
 from retrieval_core.run.runner import Run
 from retrieval_core.types import Chunk, ContextPassage, Hit, format_citation
@@ -83,10 +82,7 @@ class ContextPackPostprocessor(ModelPostprocessor):
         filters: Filters | None = None,
         **options: Unpack[ModelOptions],
     ) -> None:
-        if store is not None:
-            check_abilities(
-                store, "store", ("fetch",), "give the store of a pipeline, retriever.pipeline.store for instance"
-            )
+        store = None if store is None else as_store(store)
         chosen = ContextConfig() if settings is None else settings
         if not isinstance(chosen, ContextConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"settings must be a retrieval_core.ContextConfig, got {type(chosen).__name__}"

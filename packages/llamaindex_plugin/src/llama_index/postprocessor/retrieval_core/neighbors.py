@@ -9,12 +9,11 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index.postprocessor.retrieval_core._base import Postprocessor
-from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import Position, neighbor_from_chunk, position_of
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from retrieval_core.errors import InvalidParameterError
 from retrieval_core.pipeline.stages.expand import surroundings_of
-from retrieval_core.ports import ChunkRange, FetchRequest, Store
+from retrieval_core.ports import ChunkRange, FetchRequest, Store, as_store
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import Filter
 
@@ -65,9 +64,7 @@ class NeighborExpansionPostprocessor(Postprocessor):
             if type(value) is not int or value < 0:
                 msg = f"{name} must be a whole number of at least 0, got {value!r:.80}"
                 raise InvalidParameterError(msg)
-        check_abilities(
-            store, "store", ("fetch",), "give the store of a pipeline, retriever.pipeline.store for instance"
-        )
+        store = as_store(store)
         condition = as_filter(filters)
         super().__init__(callback_manager, before=before, after=after, include_parents=include_parents)
         self._store = store

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from retrieval_core.ports import Embedder
 
 
-def check_abilities(value: object, name: str, abilities: Sequence[str], advice: str) -> None:
-    """Refuse an argument that lacks an attribute. The message has its type alone, as the value may be a secret.
-
-    Raises:
-        InvalidParameterError: It is a class, or lacks one of the attributes.
-    """
-    if isinstance(value, type) or not all(hasattr(value, ability) for ability in abilities):
-        msg = f"{name} must be an object with {', '.join(abilities)}, got {_kind(value)}; {advice}"
-        raise InvalidParameterError(msg)
-
-
 def check_kind(value: object, name: str, kind: type, wanted: str) -> None:
     """Refuse an argument that is no object of a class. The message has its type alone, as the value may be a secret.
 

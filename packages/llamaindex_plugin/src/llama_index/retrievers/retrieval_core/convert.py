@@ -59,12 +59,8 @@ RESERVED = "_llama_index_node"
 :mod:`llama_index.vector_stores.retrieval_core.nodes`."""
 
 
-class PassageNode(TextNode):
-    """A chunk as a node, with its scores and other facts of one query.
-
-    These facts are not in ``metadata``, so ``hash`` is the same for the same chunk, and fusion recognises it.
-    Serialized, it is a ``TextNode`` without ``start_char_idx`` and ``end_char_idx``: LlamaIndex copies nodes that way
-    to make pieces, whose positions differ. ``span_start`` and ``span_end`` in the metadata remain those of the chunk.
+class QueryFacts(BaseModel):
+    """What one query says about a chunk.
 
     Attributes:
         rank: Position in the result, from 1; ``None`` for a neighbour.
@@ -85,6 +81,15 @@ class PassageNode(TextNode):
     found_by: list[dict[str, str]] = Field(default_factory=list[dict[str, str]])
     excerpts: list[tuple[int, int]] = Field(default_factory=list[tuple[int, int]])
     neighbor_of: list[str] = Field(default_factory=list)
+
+
+class PassageNode(TextNode, QueryFacts):
+    """A chunk as a node, with its scores and other facts of one query, see :class:`QueryFacts`.
+
+    These facts are not in ``metadata``, so ``hash`` is the same for the same chunk, and fusion recognises it.
+    Serialized, it is a ``TextNode`` without ``start_char_idx`` and ``end_char_idx``: LlamaIndex copies nodes that way
+    to make pieces, whose positions differ. ``span_start`` and ``span_end`` in the metadata remain those of the chunk.
+    """
 
     @model_serializer(mode="wrap")
     def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
@@ -93,36 +98,20 @@ class PassageNode(TextNode):
         return data | {name: None for name in ("start_char_idx", "end_char_idx") if name in data}
 
 
-class NodeHit(NodeWithScore):
-    """A node with its scores and other facts of one query.
+class NodeHit(NodeWithScore, QueryFacts):
+    """A node with its scores and other facts of one query, see :class:`QueryFacts`.
 
     Attributes:
-        rank: Position in the result, from 1; ``None`` for a neighbour.
-        scores: The score of each stage, and the rank in each search, see :class:`retrieval_core.Scores`.
-        degraded: Failures and fallbacks of the query, one sentence each.
-        from_cache: Whether the result of the query is from the cache.
         citation: Names the source for people.
         document_id: The document that the node is from.
         chunk_index: Position in that document, from 0.
-        relevance_reason: Why the relevance filter kept it.
-        evidence: The reranker's: ``answers``, ``text`` and ``is_quoted``.
-        found_by: The further searches that found it, each with ``kind`` and ``text``.
-        excerpts: The relevant parts of the text, each as start and end code points.
-        neighbor_of: Ids of the nodes that it was added for.
+        from_cache: Whether the result is from the cache.
     """
 
-    rank: int | None = None
-    scores: dict[str, int | float] = Field(default_factory=dict[str, int | float])
-    degraded: list[str] = Field(default_factory=list)
-    from_cache: bool = False
     citation: str = ""
     document_id: str = ""
     chunk_index: int = 0
-    relevance_reason: str | None = None
-    evidence: dict[str, Any] | None = None
-    found_by: list[dict[str, str]] = Field(default_factory=list[dict[str, str]])
-    excerpts: list[tuple[int, int]] = Field(default_factory=list[tuple[int, int]])
-    neighbor_of: list[str] = Field(default_factory=list)
+    from_cache: bool = False
 
     @classmethod
     def class_name(cls) -> str:
@@ -435,24 +424,19 @@ def position_of(item: NodeWithScore) -> Position | None:
 
 
 def _provenance(chunk: Chunk, source_index: str | None) -> dict[str, Any]:
-    pages = chunk.page_span
-    first_row, last_row = chunk.row_range or (None, None)
-    first_item, last_item = chunk.item_range or (None, None)
-    first_line, last_line = chunk.lines or (None, None)
+    pages = None if chunk.page_span is None else (chunk.page_span.first, chunk.page_span.last)
+    ranges = {"page": pages, "row": chunk.row_range, "item": chunk.item_range, "line": chunk.lines}
     return {
         "citation": format_citation(chunk),
         "document_id": chunk.document_id,
         "title": chunk.title,
         "source": chunk.source,
         "section_path": _path_text(chunk.section_path),
-        "first_page": pages.first if pages else None,
-        "last_page": pages.last if pages else None,
-        "first_row": first_row,
-        "last_row": last_row,
-        "first_item": first_item,
-        "last_item": last_item,
-        "first_line": first_line,
-        "last_line": last_line,
+        **{
+            f"{end}_{name}": number
+            for name, pair in ranges.items()
+            for end, number in zip(("first", "last"), pair or (None, None), strict=True)
+        },
         "span_start": chunk.span.start if chunk.span else None,
         "span_end": chunk.span.end if chunk.span else None,
         "chunk_index": chunk.chunk_index,

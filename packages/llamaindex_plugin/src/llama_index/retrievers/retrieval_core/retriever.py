@@ -4,7 +4,7 @@ Annotations are no text here: LlamaIndex makes the schema of a tool of them as t
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -280,7 +280,8 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         told = [f"{item.stage}: {item.reason}" for item in result.degraded]  # the pipeline has logged these
         if not result.hits and (error := result.metadata.get("error")) is not None:
             named = (line for item, line in zip(result.degraded, told, strict=True) if item.reason == error)
-            raise SearchError(_why_nothing(result, next(named, str(error))), {"degraded": told})
+            msg = f"nothing was found, and not everything could be searched: {next(named, str(error))}"
+            raise SearchError(msg, {"degraded": told})
         own: list[str] = []
         if not result.hits and (note := result.metadata.get("note")) and note not in told:
             own.append(f"filters: {note}")
@@ -313,20 +314,3 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         """Close without blocking the event loop."""
         if self._own_index is not None:
             await self._own_index.aclose()
-
-
-def _why_nothing(result: RetrievalResult, failure: str) -> str:
-    """Return the message for a result without hits: the failure, and the searches that found nothing."""
-    indexes = result.metadata.get("indexes")
-    if isinstance(indexes, Mapping):
-        answered = [f"index {name}" for name in indexes]
-    else:
-        answered = [
-            _SEARCHES[record.stage] for record in result.trace if record.stage in _SEARCHES and not record.error
-        ]
-    if not answered:
-        return f"nothing could be searched: {failure}"
-    return f"a search failed: {failure}; {' and '.join(dict.fromkeys(answered))} found nothing"
-
-
-_SEARCHES = {"dense": "vector search", "lexical": "keyword search", "hybrid": "hybrid search"}

@@ -24,7 +24,7 @@ from llama_index.core.vector_stores.types import (
 from llama_index.embeddings.retrieval_core import RetrievalCoreEmbedding
 from llama_index.retrievers.retrieval_core.adapters.embedder import as_embedder
 from llama_index.retrievers.retrieval_core.adapters.store import StoreAbilities
-from llama_index.retrievers.retrieval_core.checks import check_abilities, checked_share
+from llama_index.retrievers.retrieval_core.checks import checked_share
 from llama_index.retrievers.retrieval_core.filters import Filters
 from llama_index.vector_stores.retrieval_core.matching import Matching, matching
 from llama_index.vector_stores.retrieval_core.nodes import chunks_of, node_of, place_nodes, written_node_of
@@ -124,12 +124,6 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
     def __init__(
         self, store: Store, *, candidates: int = 200, alpha: float = 0.5, fusion: FusionMethod = "zscore"
     ) -> None:
-        check_abilities(
-            store,
-            "store",
-            ("upsert", "search", "fetch"),
-            "give a store of retrieval-core, or call RetrievalCoreVectorStore.from_index_file",
-        )
         if fusion not in get_args(FusionMethod):
             msg = f"fusion must be one of {', '.join(get_args(FusionMethod))}, got {fusion!r:.80}"
             raise InvalidParameterError(msg)
@@ -494,7 +488,7 @@ class _Test:
     @property
     def is_exact(self) -> bool:
         """Whether the store's answer is all that passes."""
-        return self._match.test is None and self._nodes is None and self._documents is None
+        return self._match.filters is None and self._nodes is None and self._documents is None
 
     @property
     def is_named(self) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 from llama_index.core.schema import BaseNode, Document, NodeRelationship, ObjectType, RelatedNodeInfo
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
-from llama_index.retrievers.retrieval_core.checks import check_abilities
 from llama_index.retrievers.retrieval_core.convert import node_from_chunk, thawed
 from llama_index.vector_stores.retrieval_core.nodes import node_of
 from llama_index.vector_stores.retrieval_core.reading import all_chunks, chunks_of_documents
@@ -36,9 +35,6 @@ class RetrievalCoreDocumentStore(BaseDocumentStore):
     """
 
     def __init__(self, store: Store) -> None:
-        check_abilities(
-            store, "store", ("fetch", "search"), "give the store of a pipeline, retriever.pipeline.store for instance"
-        )
         self._store = as_store(store)
         self._bridge = SyncBridge()
 
