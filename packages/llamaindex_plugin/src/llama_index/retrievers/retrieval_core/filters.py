@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 from llama_index.core.bridge.pydantic import WithJsonSchema
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
@@ -30,9 +29,7 @@ from retrieval_core.types.filters import (
 from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from retrieval_core.types.filters import Scalar
+    from collections.abc import Callable, Collection, Sequence
 
 Filters: TypeAlias = Annotated[
     Filter | Mapping[str, Any] | MetadataFilters,
@@ -45,27 +42,25 @@ Filters: TypeAlias = Annotated[
 ]
 """A filter in any form: typed, as JSON, or of LlamaIndex. A model that calls a tool is told of JSON alone."""
 
-_COMPARISONS: dict[FilterOperator, Callable[[str, Scalar], Filter]] = {
-    FilterOperator.EQ: Eq,
-    FilterOperator.NE: Ne,
-    FilterOperator.GT: Gt,
-    FilterOperator.GTE: Gte,
-    FilterOperator.LT: Lt,
-    FilterOperator.LTE: Lte,
-    FilterOperator.CONTAINS: Contains,
+O = FilterOperator  # noqa: E741 - it stands on nearly every line
+LISTS = frozenset({O.IN, O.NIN, O.ANY, O.ALL})
+TEXTS = frozenset({O.TEXT_MATCH, O.TEXT_MATCH_INSENSITIVE})
+_CONDITIONS: dict[FilterOperator, Callable[[str, Any], Filter]] = {
+    O.EQ: Eq,
+    O.NE: Ne,
+    O.GT: Gt,
+    O.GTE: Gte,
+    O.LT: Lt,
+    O.LTE: Lte,
+    O.CONTAINS: Contains,
+    O.TEXT_MATCH_INSENSITIVE: Text,
+    O.IN: lambda key, values: In(key, tuple(values)),
+    O.NIN: lambda key, values: NotIn(key, tuple(values)),
+    # With no values nothing is held, which is what In says of none.
+    O.ANY: lambda key, values: joined(Or, [Contains(key, value) for value in values]) if values else In(key, ()),
+    O.ALL: lambda key, values: joined(And, [Contains(key, value) for value in values]),
 }
-_GROUPS: dict[FilterCondition, Callable[[tuple[Filter, ...]], Filter]] = {
-    FilterCondition.AND: And,
-    FilterCondition.OR: Or,
-    FilterCondition.NOT: Or,  # negated as a whole
-}
-_REFUSED: dict[FilterOperator, str] = {
-    FilterOperator.TEXT_MATCH: "text is compared without regard to case; use TEXT_MATCH_INSENSITIVE",
-    FilterOperator.IS_EMPTY: (
-        "empty lists are not supported; for fields that are absent or null use the filter "
-        '{{"{key}": {{"$exists": false}}}}'
-    ),
-}
+_ABSENT = 'for a field that is absent or null use the filter {{"{}": {{"$exists": false}}}}'
 
 
 def as_filter(filters: Filters | None) -> Filter | None:
@@ -101,57 +96,83 @@ def from_metadata_filters(filters: MetadataFilters) -> Filter | None:
 
 
 def _group(filters: MetadataFilters, depth: int) -> Filter | None:
+    condition = condition_of(filters)
+    parts = [
+        cast("Filter", _group(item, depth + 1)) if isinstance(item, MetadataFilters) else _condition(item)
+        for item in parts_of(filters, depth)
+    ]
+    if not parts:
+        return None
+    whole = joined(And if condition is FilterCondition.AND else Or, parts)
+    return Not(whole) if condition is FilterCondition.NOT else whole
+
+
+def parts_of(filters: MetadataFilters, depth: int) -> Sequence[MetadataFilter | MetadataFilters]:
+    """Return the filters of a group at this depth.
+
+    Raises:
+        UnsupportedFilterError: One of them is of another kind, or an empty group.
+        FilterError: The group is nested too deeply.
+    """
     check_filter_depth(depth)
-    parts: list[Filter] = []
     for item in filters.filters:
         if not isinstance(item, (MetadataFilters, MetadataFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"MetadataFilters hold MetadataFilter and MetadataFilters, got {type(item).__name__}"
             raise UnsupportedFilterError(msg)
-        part = _group(item, depth + 1) if isinstance(item, MetadataFilters) else _condition(item)
-        if part is None:
+        if isinstance(item, MetadataFilters) and not item.filters:
             msg = "a group of MetadataFilters inside another one is empty; leave it out"
             raise UnsupportedFilterError(msg)
-        parts.append(part)
-    if not parts:
-        return None
-    condition = condition_of(filters)
-    joined = _joined(_GROUPS[condition], parts)
-    return Not(joined) if condition is FilterCondition.NOT else joined
+    return filters.filters
 
 
 def condition_of(filters: MetadataFilters) -> FilterCondition:
     """Return a group's condition, which may be text, as LlamaIndex does not validate assignments."""
-    with suppress(ValueError):
-        condition = FilterCondition.AND if filters.condition is None else FilterCondition(filters.condition)
-        if condition in _GROUPS:
-            return condition
-    msg = f"the condition {filters.condition!r:.80} of MetadataFilters is not known here; use AND, OR or NOT"
-    raise UnsupportedFilterError(msg)
+    try:
+        return FilterCondition.AND if filters.condition is None else FilterCondition(filters.condition)
+    except ValueError:
+        msg = f"the condition {filters.condition!r:.80} of MetadataFilters is not known here; use AND, OR or NOT"
+        raise UnsupportedFilterError(msg) from None
 
 
-def _joined(kind: Callable[[tuple[Filter, ...]], Filter], parts: Sequence[Filter]) -> Filter:
+def joined(kind: type[And | Or], parts: Sequence[Filter]) -> Filter:
+    """Return several filters as one."""
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
 def _condition(item: MetadataFilter) -> Filter:
-    key, value, operator = item.key, item.value, operator_of(item)
-    if (reason := _REFUSED.get(operator)) is not None:
-        raise unsupported(item, reason.format(key=key))
-    if operator in {FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL}:
+    operator = checked_operator(item)
+    if operator is O.TEXT_MATCH:
+        raise unsupported(item, "text is compared without regard to case; use TEXT_MATCH_INSENSITIVE")
+    if operator is O.IS_EMPTY:
+        raise unsupported(item, f"empty lists are not supported; {_ABSENT.format(item.key)}")
+    if operator is O.ALL and not item.value:
+        raise unsupported(item, "it takes at least one value")
+    if operator not in _CONDITIONS:
+        raise unsupported(item, "it is not known here")
+    return _CONDITIONS[operator](item.key, item.value)
+
+
+def checked_operator(item: MetadataFilter, *, with_lists: Collection[FilterOperator] = ()) -> FilterOperator:
+    """Return a filter's operator, which may be text too.
+
+    Args:
+        with_lists: The operators that compare one value, which may be a list.
+
+    Raises:
+        UnsupportedFilterError: It is unknown, or doesn't take the value.
+    """
+    operator, value = operator_of(item), item.value
+    if operator in LISTS:
         if not isinstance(value, list):
             raise unsupported(item, "it takes a list of values")
-        return _of_a_list(item, operator, value)
-    if value is None:
-        raise unsupported(item, f'for a field that is absent or null use the filter {{"{key}": {{"$exists": false}}}}')
-    if isinstance(value, list):
-        raise unsupported(item, "it takes one value; for several use IN, ANY or ALL")
-    if operator is FilterOperator.TEXT_MATCH_INSENSITIVE:
-        if not isinstance(value, str):
+    elif operator is not O.IS_EMPTY:
+        if value is None:
+            raise unsupported(item, _ABSENT.format(item.key))
+        if isinstance(value, list) and operator not in with_lists:
+            raise unsupported(item, "it takes one value; for several use IN, ANY or ALL")
+        if operator in TEXTS and not isinstance(value, str):
             raise unsupported(item, "it takes text")
-        return Text(key, value)
-    if operator not in _COMPARISONS:
-        raise unsupported(item, "it is not known here")
-    return _COMPARISONS[operator](key, value)
+    return operator
 
 
 def operator_of(item: MetadataFilter) -> FilterOperator:
@@ -160,21 +181,6 @@ def operator_of(item: MetadataFilter) -> FilterOperator:
         return FilterOperator(item.operator)
     except ValueError:
         raise unsupported(item, "it is not known here") from None
-
-
-def _of_a_list(item: MetadataFilter, operator: FilterOperator, values: Sequence[Scalar]) -> Filter:
-    match operator:
-        case FilterOperator.IN:
-            return In(item.key, tuple(values))
-        case FilterOperator.NIN:
-            return NotIn(item.key, tuple(values))
-        case FilterOperator.ANY:
-            # With no values nothing is held, which is what In says of none.
-            return _joined(Or, [Contains(item.key, value) for value in values]) if values else In(item.key, ())
-        case _:
-            if not values:
-                raise unsupported(item, "it takes at least one value")
-            return _joined(And, [Contains(item.key, value) for value in values])
 
 
 def unsupported(item: MetadataFilter, reason: str) -> UnsupportedFilterError:

@@ -12,14 +12,22 @@ and the keys of a field that is an object are not looked for.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from llama_index.retrievers.retrieval_core.convert import thawed
-from llama_index.retrievers.retrieval_core.filters import as_filter, condition_of, operator_of, unsupported
+from llama_index.retrievers.retrieval_core.filters import (
+    as_filter,
+    checked_operator,
+    condition_of,
+    joined,
+    operator_of,
+    parts_of,
+    unsupported,
+)
 from llama_index.vector_stores.retrieval_core.nodes import DOCUMENT_PATH, written_node_of
-from retrieval_core.errors import UnsupportedFilterError
 from retrieval_core.types.filters import (
     And,
     Contains,
@@ -32,13 +40,12 @@ from retrieval_core.types.filters import (
     Lte,
     Or,
     Text,
-    check_filter_depth,
     chunk_fields,
     lookup,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from llama_index.retrievers.retrieval_core.filters import Filters
     from retrieval_core.types import Chunk
@@ -47,101 +54,96 @@ if TYPE_CHECKING:
 O = FilterOperator  # noqa: E741 - it stands on nearly every line
 OF_DOCUMENT = frozenset({"doc_id", "ref_doc_id", "document_id"})
 """Keys under which LlamaIndex writes a node's document into its metadata."""
-_LISTS = frozenset({O.IN, O.NIN, O.ANY, O.ALL})
-_TEXTS = frozenset({O.TEXT_MATCH, O.TEXT_MATCH_INSENSITIVE})
-_OPPOSITES = {O.EQ: O.NE, O.NE: O.EQ, O.IN: O.NIN, O.NIN: O.IN}
-_ORDERS: Mapping[FilterOperator, tuple[Callable[[str, Scalar], Filter], Callable[[Any, Any], bool]]] = {
-    O.GT: (Gt, lambda left, right: left > right),
-    O.GTE: (Gte, lambda left, right: left >= right),
-    O.LT: (Lt, lambda left, right: left < right),
-    O.LTE: (Lte, lambda left, right: left <= right),
+_ORDERS: Mapping[FilterOperator, Callable[[str, Scalar], Filter]] = {O.GT: Gt, O.GTE: Gte, O.LT: Lt, O.LTE: Lte}
+_COMPARES: Mapping[FilterOperator, Callable[[Any, Any], bool]] = {
+    O.EQ: eq,
+    O.NE: ne,
+    O.GT: gt,
+    O.GTE: ge,
+    O.LT: lt,
+    O.LTE: le,
+    O.IN: lambda field, values: field in values,
+    O.NIN: lambda field, values: field not in values,
+    O.CONTAINS: lambda field, value: _is_in(value, field),
+    O.ANY: lambda field, values: any(_is_in(value, field) for value in values),
+    O.ALL: lambda field, values: all(_is_in(value, field) for value in values),
+    O.IS_EMPTY: lambda field, _: field in ("", []),
+    O.TEXT_MATCH: lambda field, value: isinstance(field, str) and value in field,
+    O.TEXT_MATCH_INSENSITIVE: lambda field, value: isinstance(field, str) and value.lower() in field.lower(),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """A filter in two parts.
+    """What nodes have to pass.
 
     Attributes:
         condition: For the store; ``None`` lets everything through.
         filters: For each chunk that the store finds; ``None`` where the store's answer is exact.
+        nodes: The ids of the nodes that pass; ``None`` for all.
+        documents: The ids of their documents; ``None`` for all.
     """
 
     condition: Filter | None = None
     filters: MetadataFilters | None = None
+    nodes: frozenset[str] | None = None
+    documents: frozenset[str] | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether all that may pass can be read by its names, which costs less than searching for it."""
+        return self.nodes is not None or self.documents is not None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the store's answer is all that passes."""
+        return self.filters is None and not self.is_named
 
     def matches(self, chunk: Chunk) -> bool:
         """Whether a chunk that the store found matches."""
-        return self.filters is None or _group_matches(self.filters, _fields(chunk))
+        return (
+            (self.nodes is None or chunk.id in self.nodes)
+            and (self.documents is None or chunk.document_id in self.documents)
+            and (self.filters is None or _group_matches(self.filters, _fields(chunk)))
+        )
 
 
-def matching(filters: Filters | None) -> Matching:
-    """Return a filter in any form in its two parts.
+def matching(
+    filters: Filters | None, *, nodes: Sequence[str] | None = None, documents: Sequence[str] | None = None
+) -> Matching:
+    """Return filters in any form, and restrictions to nodes and documents.
 
     Raises:
         UnsupportedFilterError: A value is of a type that the operator does not take; the message names both.
         FilterError: The filter is not well formed, or nests too deeply.
     """
+    named = [None if names is None else frozenset(names) for names in (nodes, documents)]
     if not isinstance(filters, MetadataFilters):
-        return Matching(as_filter(filters))
-    _check(filters, 0)
-    return Matching(_implied_by(filters, negated=False), filters) if filters.filters else Matching()
+        return Matching(as_filter(filters), None, *named)
+    return Matching(_implied_by(filters, 0), filters if filters.filters else None, *named)
 
 
-def _check(filters: MetadataFilters, depth: int) -> None:
-    check_filter_depth(depth)
-    condition_of(filters)
-    for item in filters.filters:
-        if isinstance(item, MetadataFilters):
-            if not item.filters:
-                msg = "a group of MetadataFilters inside another one is empty; leave it out"
-                raise UnsupportedFilterError(msg)
-            _check(item, depth + 1)
-        else:
-            _check_value(item)
-
-
-def _check_value(item: MetadataFilter) -> None:
-    operator, value = operator_of(item), item.value
-    if operator is O.IS_EMPTY:
-        return
-    if operator in _LISTS:
-        if not isinstance(value, list):
-            raise unsupported(item, "it takes a list of values")
-    elif value is None:
-        raise unsupported(item, "for a field that is absent or null use IS_EMPTY")
-    elif isinstance(value, list) and operator not in {O.EQ, O.NE}:
-        raise unsupported(item, "it takes one value; for several use IN, ANY or ALL")
-    elif operator in _TEXTS and not isinstance(value, str):
-        raise unsupported(item, "it takes text")
-
-
-def _implied_by(filters: MetadataFilters, *, negated: bool) -> Filter | None:
-    """Return a condition that holds wherever the filters match or, negated, wherever they do not."""
+def _implied_by(filters: MetadataFilters, depth: int) -> Filter | None:
+    """Return a condition that holds wherever the filters match."""
     condition = condition_of(filters)
-    inner = negated is not (condition is FilterCondition.NOT)
     parts = [
-        _implied_by(item, negated=inner) if isinstance(item, MetadataFilters) else _implied_by_one(item, negated=inner)
-        for item in filters.filters
+        _implied_by(item, depth + 1) if isinstance(item, MetadataFilters) else _implied_by_one(item)
+        for item in parts_of(filters, depth)
     ]
-    # NOT is that none matches: all of the negated ones; negated, it is that one does.
-    every = (condition is FilterCondition.AND) is not negated if condition is not FilterCondition.NOT else not negated
     known = [part for part in parts if part is not None]
-    if not known or (not every and len(known) < len(parts)):
+    if not known or condition is FilterCondition.NOT or (condition is FilterCondition.OR and len(known) < len(parts)):
         return None
-    return known[0] if len(known) == 1 else And(tuple(known)) if every else Or(tuple(known))
+    return joined(And if condition is FilterCondition.AND else Or, known)
 
 
-def _implied_by_one(item: MetadataFilter, *, negated: bool) -> Filter | None:
-    operator = operator_of(item)
-    if negated:
-        if operator not in _OPPOSITES:
-            return None
-        operator = _OPPOSITES[operator]
+def _implied_by_one(item: MetadataFilter) -> Filter | None:
+    operator = checked_operator(item, with_lists=(O.EQ, O.NE))
+    if operator not in _COMPARES:
+        raise unsupported(item, "it is not known here")
     keys = (DOCUMENT_PATH, "document_id", item.key) if item.key in OF_DOCUMENT else (item.key,)
     parts = [_condition(key, operator, item.value) for key in keys]
-    known = tuple(part for part in parts if part is not None)
-    return None if len(known) < len(parts) else known[0] if len(known) == 1 else Or(known)
+    known = [part for part in parts if part is not None]
+    return joined(Or, known) if len(known) == len(parts) else None
 
 
 def _condition(key: str, operator: FilterOperator, value: Any) -> Filter | None:  # noqa: PLR0911 - one line an operator
@@ -153,9 +155,9 @@ def _condition(key: str, operator: FilterOperator, value: Any) -> Filter | None:
         case O.IN:
             return In(key, tuple(same for item in value for same in _equals(item)))
         case O.GT | O.GTE | O.LT | O.LTE:
-            kind, orders = _ORDERS[operator]
+            kind, compares = _ORDERS[operator], _COMPARES[operator]
             # To Python, and so to LlamaIndex, false and true are the numbers 0 and 1.
-            truths = () if isinstance(value, str) else tuple(truth for truth in (False, True) if orders(truth, value))
+            truths = () if isinstance(value, str) else tuple(truth for truth in (False, True) if compares(truth, value))
             return Or((kind(key, value), In(key, truths))) if truths else kind(key, value)
         case O.CONTAINS:
             return _holds(key, value)
@@ -175,10 +177,8 @@ def _equals(value: Scalar) -> tuple[Scalar, ...]:
 
 
 def _holds(key: str, value: Scalar) -> Filter:
-    parts: list[Filter] = [Contains(key, same) for same in _equals(value)]
-    if isinstance(value, str):
-        parts.append(Text(key, value))
-    return parts[0] if len(parts) == 1 else Or(tuple(parts))
+    texts = [Text(key, value)] if isinstance(value, str) else []
+    return joined(Or, [*(Contains(key, same) for same in _equals(value)), *texts])
 
 
 def _fields(chunk: Chunk) -> Callable[[str], Any]:
@@ -216,38 +216,12 @@ def _group_matches(filters: MetadataFilters, find: Callable[[str], Any]) -> bool
 
 def _matches(item: MetadataFilter, field: Any) -> bool:
     operator, value = operator_of(item), item.value
-    if operator is O.IS_EMPTY:
-        return field is None or field in ("", [])
     if field is None:
-        return operator in {O.NE, O.NIN}
+        return operator in {O.NE, O.NIN, O.IS_EMPTY}
     try:
-        return _compares(operator, field, value)
+        return _COMPARES[operator](field, value)
     except TypeError:  # of two kinds that cannot be compared
         return False
-
-
-def _compares(operator: FilterOperator, field: Any, value: Any) -> bool:  # noqa: PLR0911 - one line an operator
-    match operator:
-        case O.EQ:
-            return field == value
-        case O.NE:
-            return field != value
-        case O.IN:
-            return field in value
-        case O.NIN:
-            return field not in value
-        case O.GT | O.GTE | O.LT | O.LTE:
-            return not isinstance(field, list) and _ORDERS[operator][1](field, value)
-        case O.CONTAINS:
-            return _is_in(value, field)
-        case O.ANY:
-            return any(_is_in(item, field) for item in value)
-        case O.ALL:
-            return all(_is_in(item, field) for item in value)
-        case O.TEXT_MATCH:
-            return isinstance(field, str) and value in field
-        case _:
-            return isinstance(field, str) and value.lower() in field.lower()
 
 
 def _is_in(value: Scalar, field: Any) -> bool:

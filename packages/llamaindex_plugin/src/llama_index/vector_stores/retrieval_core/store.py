@@ -63,7 +63,6 @@ from retrieval_core.ports import (
 )
 from retrieval_core.run.sync import SyncBridge
 from retrieval_core.types import Chunk
-from retrieval_core.types.filters import Filter
 
 if TYPE_CHECKING:
     from retrieval_core.types import Matrix, Vector
@@ -359,7 +358,8 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         if query.embedding_field is not None:
             msg = f"a node has one vector; leave embedding_field out, got {query.embedding_field!r:.80}"
             raise InvalidParameterError(msg)
-        test = _Test(query, matching(query.filters))
+        # VectorStoreIndex.as_retriever gives an empty list of nodes where nothing is restricted.
+        test = matching(query.filters, nodes=query.node_ids or None, documents=query.doc_ids)
         top_k = checked_count(query.similarity_top_k, "similarity_top_k")
         pool = max(self.candidates, top_k)
         if mode is VectorStoreQueryMode.DEFAULT:
@@ -433,30 +433,29 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
             )
         )
 
-    async def _by_vector(self, query: VectorStoreQuery, test: _Test, limit: int) -> tuple[Candidate, ...]:
-        mmr = query.mode == VectorStoreQueryMode.MMR
+    async def _by_vector(self, query: VectorStoreQuery, test: Matching, limit: int) -> tuple[Candidate, ...]:
         vector = np.asarray(query.query_embedding, dtype=np.float32)
-        request = SearchRequest(
-            limit=limit,
-            vector=vector,
-            filter=test.condition,
-            with_vectors=mmr,
-        )
+        mmr = query.mode == VectorStoreQueryMode.MMR
+        request = SearchRequest(limit=limit, vector=vector, filter=test.condition, with_vectors=mmr)
         if test.is_exact:
             return await search(self._store, request)
         if not test.is_named:
-            return await best_passing(self._store, request, test.passes)
+            return await best_passing(self._store, request, test.matches)
         await search(self._store, replace(request, limit=1))  # refuses a vector of another dimension
-        fetched = await self._store.fetch(test.fetch_request())
-        return nearest(fetched, vector, test.passes)[:limit]
+        documents = whole(sorted(test.documents or ())) if test.nodes is None else ()
+        wanted = FetchRequest(
+            chunk_ids=tuple(sorted(test.nodes or ())), ranges=documents, filter=test.condition, with_vectors=True
+        )
+        fetched = await self._store.fetch(wanted)
+        return nearest(fetched, vector, test.matches)[:limit]
 
-    async def _by_words(self, query: VectorStoreQuery, test: _Test, limit: int) -> tuple[Candidate, ...]:
+    async def _by_words(self, query: VectorStoreQuery, test: Matching, limit: int) -> tuple[Candidate, ...]:
         request = SearchRequest(limit=limit, text=query.query_str, filter=test.condition)
         if test.is_exact:
             return await self._store.search(request)
-        return await best_passing(self._store, request, test.passes)
+        return await best_passing(self._store, request, test.matches)
 
-    async def _by_both(self, query: VectorStoreQuery, test: _Test, top_k: int, pool: int) -> tuple[Candidate, ...]:
+    async def _by_both(self, query: VectorStoreQuery, test: Matching, top_k: int, pool: int) -> tuple[Candidate, ...]:
         alpha = self.alpha if query.alpha is None else checked_share(query.alpha, "alpha")
         wanted = top_k if query.hybrid_top_k is None else checked_count(query.hybrid_top_k, "hybrid_top_k")
         words = pool if query.sparse_top_k is None else checked_count(query.sparse_top_k, "sparse_top_k")
@@ -469,44 +468,6 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         ranked = fuse(dense, lexical, method=self.fusion, dense_weight=alpha, limit=wanted)
         known = {item.chunk_id: item for item in (*lexical, *dense)}
         return tuple(replace(known[item.chunk_id], score=item.score) for item in ranked)
-
-
-class _Test:
-    """What a query's nodes have to pass: its filters, and its restrictions to nodes and documents."""
-
-    def __init__(self, query: VectorStoreQuery, match: Matching) -> None:
-        self._match = match
-        # VectorStoreIndex.as_retriever gives an empty list of nodes where nothing is restricted.
-        self._nodes = frozenset(query.node_ids) if query.node_ids else None
-        self._documents = None if query.doc_ids is None else frozenset(query.doc_ids)
-
-    @property
-    def condition(self) -> Filter | None:
-        """What the store tests."""
-        return self._match.condition
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the store's answer is all that passes."""
-        return self._match.filters is None and self._nodes is None and self._documents is None
-
-    @property
-    def is_named(self) -> bool:
-        """Whether all that may pass can be read by its names, which costs less than searching for it."""
-        return self._nodes is not None or self._documents is not None
-
-    def passes(self, chunk: Chunk) -> bool:
-        if self._nodes is not None and chunk.id not in self._nodes:
-            return False
-        if self._documents is not None and chunk.document_id not in self._documents:
-            return False
-        return self._match.matches(chunk)
-
-    def fetch_request(self) -> FetchRequest:
-        """Return the request for all chunks that may pass; names in filters are not always what they seem."""
-        nodes = () if self._nodes is None else tuple(sorted(self._nodes))
-        documents = () if self._nodes is not None or self._documents is None else sorted(self._documents)
-        return FetchRequest(chunk_ids=nodes, ranges=whole(documents), filter=self.condition, with_vectors=True)
 
 
 @dataclass(frozen=True, slots=True)
