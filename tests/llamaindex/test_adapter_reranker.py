@@ -179,5 +179,3 @@ def test_arguments_are_checked_when_they_are_given() -> None:
     wrong: Any = Cosine
     with pytest.raises(InvalidParameterError, match="a reranking postprocessor of LlamaIndex, got the class Cosine"):
         LlamaIndexReranker(wrong)
-    with pytest.raises(InvalidParameterError, match="batch_size"):
-        LlamaIndexReranker(Cosine(), batch_size=0)

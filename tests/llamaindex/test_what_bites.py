@@ -232,7 +232,7 @@ POSTPROCESSORS: dict[str, Callable[[Library], BaseNodePostprocessor]] = {
     "rubric, prose": lambda library: LLMRerankPostprocessor(FakeLLM("Doc: 0")),
     "relevance": lambda library: RelevanceFilterPostprocessor(FakeLLM('{"1": {"relevant": false}}')),
     "pruning": lambda library: SentencePruningPostprocessor(EmbedderPruner(library.embedder, threshold=0.3)),
-    "neighbours": lambda library: NeighborExpansionPostprocessor(library.store, include_parents=True),
+    "neighbours": lambda library: NeighborExpansionPostprocessor(library.store),
     "budget": lambda library: TokenBudgetPostprocessor(12, token_counter=lambda text: len(text.split())),
     "context pack": lambda library: ContextPackPostprocessor(
         library.store, max_tokens=60, token_counter=lambda text: len(text.split())

@@ -1,4 +1,4 @@
-"""The postprocessor that adds the passages before and after each node, and the section around it."""
+"""The postprocessor that adds the passages before and after each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from llama_index.postprocessor.retrieval_core._base import Postprocessor
 from llama_index.retrievers.retrieval_core.convert import Position, neighbor_from_chunk, position_of
 from llama_index.retrievers.retrieval_core.filters import Filters, as_filter
 from retrieval_core.errors import InvalidParameterError
-from retrieval_core.pipeline.stages.expand import surroundings_of
 from retrieval_core.ports import ChunkRange, FetchRequest, Store, as_store
 from retrieval_core.types import Chunk
 from retrieval_core.types.filters import Filter
@@ -25,8 +24,7 @@ class NeighborExpansionPostprocessor(Postprocessor):
     run's first node. No passage comes twice. The given nodes keep their scores and are not changed; what is added has
     no score, and the ids of its nodes under ``neighbor_of``.
 
-    With ``include_parents``, the section or page around each node (its relationship ``PARENT``) follows the run. It
-    repeats the text of the nodes in it; :class:`ContextPackPostprocessor` repeats nothing.
+    :class:`ContextPackPostprocessor` adds the sections around the nodes too.
 
     A node of another retriever whose id and position are not those of a passage in the store is returned unchanged.
 
@@ -34,9 +32,8 @@ class NeighborExpansionPostprocessor(Postprocessor):
         store: For instance ``retriever.pipeline.store``; stays the caller's.
         before: Passages before each node, at least 0.
         after: Passages after each node, at least 0.
-        include_parents: Whether the section or page around each node is added.
         filters: A filter for added chunks. Pass the filters of the retriever here too. A node that does not match gets
-            no neighbors. A section is added only if the fields of its document match.
+            no neighbors.
 
     Raises:
         InvalidParameterError: ``store`` is not a store, or ``before`` or ``after`` is outside its range.
@@ -46,7 +43,6 @@ class NeighborExpansionPostprocessor(Postprocessor):
 
     before: int = 1
     after: int = 1
-    include_parents: bool = False
     _store: Store = PrivateAttr()
     _filter: Filter | None = PrivateAttr(default=None)
 
@@ -56,7 +52,6 @@ class NeighborExpansionPostprocessor(Postprocessor):
         *,
         before: int = 1,
         after: int = 1,
-        include_parents: bool = False,
         filters: Filters | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -66,7 +61,7 @@ class NeighborExpansionPostprocessor(Postprocessor):
                 raise InvalidParameterError(msg)
         store = as_store(store)
         condition = as_filter(filters)
-        super().__init__(callback_manager, before=before, after=after, include_parents=include_parents)
+        super().__init__(callback_manager, before=before, after=after)
         self._store = store
         self._filter = condition
 
@@ -76,23 +71,11 @@ class NeighborExpansionPostprocessor(Postprocessor):
 
     async def _process(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> list[NodeWithScore]:  # noqa: ARG002
         claimed = {item.node.node_id: place for item in nodes if (place := position_of(item)) is not None}
-        if not claimed or (self.before == self.after == 0 and not self.include_parents):
+        if not claimed or self.before == self.after == 0:
             return nodes
-        parent_of = {
-            item.node.node_id: parent.node_id
-            for item in nodes
-            if self.include_parents and item.node.node_id in claimed and (parent := item.node.parent_node) is not None
-        }
-        fetched = await self._store.fetch(
-            FetchRequest(
-                ranges=tuple(map(self._window, claimed.values())),
-                section_ids=tuple(dict.fromkeys(parent_of.values())),
-                document_ids=tuple(dict.fromkeys(claimed[name].document_id for name in parent_of)),
-                filter=self._filter,
-            )
-        )
-        windows = {name: self._window(place) for name, place in claimed.items() if _is_at(fetched.chunks, name, place)}
-        sections = surroundings_of(fetched, self._filter).parents
+        ranges = tuple(map(self._window, claimed.values()))
+        chunks = (await self._store.fetch(FetchRequest(ranges=ranges, filter=self._filter))).chunks
+        windows = {name: self._window(place) for name, place in claimed.items() if _is_at(chunks, name, place)}
         run_of = {name: run for run in _runs(windows) for name in run}
         given = {item.node.node_id: item for item in reversed(nodes)}
         written: set[str] = set()
@@ -102,13 +85,8 @@ class NeighborExpansionPostprocessor(Postprocessor):
             if run is None:
                 result.append(item)
             elif item.node.node_id not in written:
-                result += _written({name: windows[name] for name in run}, fetched.chunks.values(), given)
+                result += _written({name: windows[name] for name in run}, chunks.values(), given)
                 written.update(run)
-                for parent in dict.fromkeys(parent_of.get(name, "") for name in run):
-                    if parent in sections and parent not in written and parent not in given:
-                        inside = [name for name in windows if parent_of.get(name) == parent]
-                        result.append(neighbor_from_chunk(sections[parent], inside))
-                        written.add(parent)
         return result
 
     def _window(self, place: Position) -> ChunkRange:

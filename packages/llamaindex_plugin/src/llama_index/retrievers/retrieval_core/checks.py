@@ -5,14 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from llama_index.core.retrievers import BaseRetriever
 
 from llama_index.retrievers.retrieval_core.convert import ScoreKind
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
-from retrieval_core.pipeline.options import MAX_TOP_K, checked_number
-from retrieval_core.types import SearchMode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,19 +46,6 @@ def check_pipeline(value: object) -> None:
         raise InvalidParameterError(msg)
 
 
-def check_query_settings(top_k: int | None, mode: SearchMode | None) -> None:
-    """Refuse settings that every query would refuse.
-
-    Raises:
-        InvalidParameterError: ``top_k`` or ``mode`` is outside its range.
-    """
-    if top_k is not None:
-        checked_number("top_k", top_k, MAX_TOP_K)
-    if mode is not None and mode not in get_args(SearchMode):
-        msg = f"mode must be hybrid, vector (dense) or keyword (lexical), got {mode!r:.80}"
-        raise InvalidParameterError(msg)
-
-
 def one_top_k(top_k: int | None, similarity_top_k: int | None) -> int | None:
     """Return the number of nodes, which has two names.
 
@@ -91,16 +76,16 @@ def one_embed_model(
     return as_embedder(embed_model, "embed_model")
 
 
-def check_node_settings(llm_metadata: object, score: object) -> None:
+def check_node_settings(llm_metadata: Any, score: object) -> None:
     """Refuse settings of nodes that cannot be.
 
     Raises:
         InvalidParameterError: ``llm_metadata`` is no list of keys, or there is no such kind of score.
     """
-    keys = cast("Sequence[object]", llm_metadata) if isinstance(llm_metadata, Sequence) else None
-    if llm_metadata is None:
-        keys = ()
-    if keys is None or isinstance(llm_metadata, str) or not all(isinstance(key, str) for key in keys):
+    is_list = isinstance(llm_metadata, Sequence) and not isinstance(llm_metadata, str)
+    if llm_metadata is not None and not (
+        is_list and all(isinstance(key, str) for key in cast("Sequence[object]", llm_metadata))
+    ):
         msg = f'llm_metadata must be a list of keys of the metadata, such as ["citation"], got {llm_metadata!r:.80}'
         raise InvalidParameterError(msg)
     if score not in get_args(ScoreKind):
@@ -120,8 +105,8 @@ def checked_share(value: object, name: str) -> float:
     return float(value)
 
 
-def check_index_file(path: Path) -> bool:
-    """Refuse a path that is no index file; return whether there is something at a path that may be one.
+def check_index_file(path: Path) -> None:
+    """Refuse a path that is no index file.
 
     Raises:
         InvalidParameterError: It is a folder.
@@ -134,9 +119,8 @@ def check_index_file(path: Path) -> bool:
         if path.is_file() and not _is_sqlite(path):
             msg = f"{path} is not an index; give the index file that retrieval-core made"
             raise IndexFormatError(msg)
-        return path.exists()
     except OSError:
-        return True  # the first query says why it cannot be read
+        return  # the first query says why it cannot be read
 
 
 def _kind(value: object) -> str:

@@ -17,7 +17,6 @@ from llama_index.retrievers.retrieval_core.checks import (
     check_index_file,
     check_node_settings,
     check_pipeline,
-    check_query_settings,
     one_embed_model,
     one_top_k,
 )
@@ -32,7 +31,7 @@ from retrieval_core.index.index import Index
 from retrieval_core.index.open import open_index
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.lifecycle import Closing
-from retrieval_core.pipeline.options import QueryOptions
+from retrieval_core.pipeline.options import QueryOptions, checked_values
 from retrieval_core.ports import Embedder, Variant
 from retrieval_core.types import RetrievalResult, SearchMode
 from retrieval_core.types.filters import Filter, all_of
@@ -98,7 +97,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         self.pipeline = pipeline
         self._top_k = one_top_k(top_k, similarity_top_k)
         self._mode: SearchMode | None = mode
-        check_query_settings(self._top_k, mode)
+        checked_values({"top_k": self._top_k, "mode": mode})
         check_node_settings(llm_metadata, score)
         self._filter = as_filter(filters)
         self._llm_metadata = None if llm_metadata is None else tuple(llm_metadata)
@@ -113,7 +112,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
 
     @similarity_top_k.setter
     def similarity_top_k(self, top_k: int | None) -> None:
-        check_query_settings(top_k, None)
+        checked_values({"top_k": top_k})
         self._top_k = top_k
 
     def bound(

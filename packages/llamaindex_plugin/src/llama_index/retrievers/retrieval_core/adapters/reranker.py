@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import exp, isfinite
+from math import exp
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llama_index.core.postprocessor import LLMRerank
@@ -11,8 +10,9 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index.retrievers.retrieval_core.adapters._calls import PartCalls
+from llama_index.retrievers.retrieval_core.adapters.retriever import in_order
 from llama_index.retrievers.retrieval_core.checks import check_kind
-from retrieval_core.errors import MalformedAnswerError, checked_count
+from retrieval_core.errors import MalformedAnswerError
 from retrieval_core.ports import Reranker, RerankScores
 from retrieval_core.types.escapes import valid_unicode
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     _Parse: TypeAlias = Callable[[str, int], tuple[list[int], list[float]]]
 
-BATCH = 1000
-"""Passages of one call: in effect all, as some rerankers compare passages with each other."""
 _LIMITS = ("top_n", "top_k")
 """Fields in which rerankers of LlamaIndex say how many nodes they give back."""
 _MODELS = ("model_name", "model")
@@ -41,25 +39,21 @@ class LlamaIndexReranker(Reranker):
     Args:
         postprocessor: You close it.
         name: The :attr:`id`; needed for two of one class without a model name.
-        batch_size: The most passages of one call, at least 1.
         is_async: Whether its asynchronous method leaves the event loop free. By default the synchronous one is called
             in a thread.
 
     Raises:
-        InvalidParameterError: ``postprocessor`` is no postprocessor of LlamaIndex, or ``batch_size`` is below 1.
+        InvalidParameterError: ``postprocessor`` is no postprocessor of LlamaIndex.
     """
 
+    batch_size = 1000
+    """Passages of one call: in effect all, as some rerankers compare passages with each other."""
+
     def __init__(
-        self,
-        postprocessor: BaseNodePostprocessor,
-        *,
-        name: str | None = None,
-        batch_size: int = BATCH,
-        is_async: bool = False,
+        self, postprocessor: BaseNodePostprocessor, *, name: str | None = None, is_async: bool = False
     ) -> None:
         check_kind(postprocessor, "postprocessor", BaseNodePostprocessor, "a reranking postprocessor of LlamaIndex")
         self._postprocessor = postprocessor
-        self._batch_size = checked_count(batch_size, "batch_size")
         self._id = name or _identity(postprocessor)
         self._calls = PartCalls(postprocessor, is_async=is_async)
 
@@ -67,11 +61,6 @@ class LlamaIndexReranker(Reranker):
     def id(self) -> str:
         """Names class and model."""
         return self._id
-
-    @property
-    def batch_size(self) -> int:
-        """The most passages of one call."""
-        return self._batch_size
 
     async def _score(self, query: str, passages: Sequence[str]) -> RerankScores:
         """Score passages in [0, 1].
@@ -129,21 +118,13 @@ def _within(parse: _Parse) -> _Parse:
 
 def _scaled(scores: Sequence[float | None]) -> list[float]:
     """Return the scores of nodes, best first, as numbers in [0, 1]."""
-    numbers = [float(score) for score in scores if score is not None]
-    falls = len(numbers) == len(scores) and all(map(isfinite, numbers)) and all(a >= b for a, b in pairwise(numbers))
-    if falls and all(0 <= number <= 1 for number in numbers):
-        return numbers
-    squashed = [_logistic(number) for number in numbers] if falls else []
-    # Of numbers far from 0 it leaves no difference.
-    if falls and len(set(squashed)) == len(set(numbers)):
-        return squashed
+    if (numbers := in_order(scores)) is not None:
+        if all(0 <= number <= 1 for number in numbers):
+            return numbers
+        squashed = [exp(number) / (1 + exp(number)) if number < 0 else 1 / (1 + exp(-number)) for number in numbers]
+        if len(set(squashed)) == len(set(numbers)):  # of numbers far from 0 it leaves no difference
+            return squashed
     return [1 - place / len(scores) for place in range(len(scores))]
-
-
-def _logistic(number: float) -> float:
-    if number >= 0:
-        return 1 / (1 + exp(-number))
-    return (part := exp(number)) / (1 + part)
 
 
 def _identity(postprocessor: BaseNodePostprocessor) -> str:

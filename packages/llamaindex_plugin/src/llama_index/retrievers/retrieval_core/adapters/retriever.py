@@ -172,7 +172,11 @@ class LlamaIndexRetrieverStore(Store):
 
 def falling(scores: Sequence[float | None]) -> list[float]:
     """Return scores if they fall in their order, and otherwise 1, 1/2, 1/3 and so on."""
+    return in_order(scores) or [1 / place for place in range(1, len(scores) + 1)]
+
+
+def in_order(scores: Sequence[float | None]) -> list[float] | None:
+    """Return scores if all are numbers and fall in their order."""
     numbers = [float(score) for score in scores if score is not None and isfinite(score)]
-    if len(numbers) == len(scores) and all(one >= other for one, other in pairwise(numbers)):
-        return numbers
-    return [1 / place for place in range(1, len(scores) + 1)]
+    falls = len(numbers) == len(scores) and all(one >= other for one, other in pairwise(numbers))
+    return numbers if falls else None
