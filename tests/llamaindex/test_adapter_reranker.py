@@ -179,3 +179,6 @@ def test_arguments_are_checked_when_they_are_given() -> None:
     wrong: Any = Cosine
     with pytest.raises(InvalidParameterError, match="a reranking postprocessor of LlamaIndex, got the class Cosine"):
         LlamaIndexReranker(wrong)
+    former: Any = {"batch_size": 8}
+    with pytest.raises(TypeError, match="batch_size"):
+        LlamaIndexReranker(Cosine(), **former)

@@ -121,7 +121,7 @@ def test_a_model_that_can_only_block_runs_in_a_thread() -> None:
 
 def test_without_embeddings_and_embedder_the_error_says_what_to_do() -> None:
     """Silence would leave the order as it was."""
-    advice = r"such as MMRPostprocessor\(embedder=retriever\.pipeline\.embedder\).* search__search_type=\"mmr\""
+    advice = r"such as MMRPostprocessor\(embed_model=retriever\.pipeline\.embedder\).* search__search_type=\"mmr\""
     with pytest.raises(ConfigurationError, match=advice):
         MMRPostprocessor().postprocess_nodes(WITHOUT)
     assert MMRPostprocessor().postprocess_nodes([]) == []
@@ -182,9 +182,17 @@ def test_settings_outside_their_range_are_refused(wrong: dict[str, Any]) -> None
 @pytest.mark.parametrize("wrong", ["sk-secret", FakeEmbedder, object()])
 def test_what_is_no_embedder_is_refused_at_once(wrong: Any) -> None:
     """With its type alone, because it may be a key."""
-    with pytest.raises(InvalidParameterError, match="embedder must be") as caught:
+    with pytest.raises(InvalidParameterError, match="embed_model must be") as caught:
         MMRPostprocessor(wrong)
     assert "sk-secret" not in str(caught.value)
+
+
+def test_the_former_name_of_embed_model_is_known() -> None:
+    (first, *_) = MMRPostprocessor(embedder=FakeEmbedder()).postprocess_nodes(WITHOUT)
+    (same, *_) = MMRPostprocessor(embed_model=FakeEmbedder()).postprocess_nodes(WITHOUT)
+    assert (first.node.node_id, first.score) == (same.node.node_id, same.score)
+    with pytest.raises(InvalidParameterError, match="former name of embed_model"):
+        MMRPostprocessor(FakeEmbedder(), embedder=FakeEmbedder())
 
 
 @pytest.mark.parametrize("embedder", [FakeEmbedder(), MockEmbedding(embed_dim=4)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -61,8 +61,3 @@ def test_start_end_and_errors_are_events(library: Library) -> None:
         MMRPostprocessor().postprocess_nodes(given)
     kinds = [type(event) for event in events if isinstance(event, (ReRankStartEvent, ReRankEndEvent, ExceptionEvent))]
     assert kinds == [ReRankStartEvent, ExceptionEvent]
-
-
-def neighbor_of(item: NodeWithScore) -> Any:
-    node: Any = item.node
-    return node.neighbor_of if hasattr(node, "neighbor_of") else node.metadata["neighbor_of"]

@@ -160,7 +160,9 @@ def test_every_passage_of_every_window_comes_exactly_once(
     assert {item.node.node_id: item.score for item in result if item.score is not None} == scores
 
 
-@pytest.mark.parametrize("wrong", [{"before": -1}, {"after": -1}, {"before": 1.5}, {"after": True}])
+@pytest.mark.parametrize(
+    "wrong", [{"before": -1}, {"after": -1}, {"before": 1.5}, {"after": True}, {"include_parents": True}]
+)
 def test_settings_outside_their_range_are_refused(library: Library, wrong: dict[str, Any]) -> None:
     """By name."""
     with pytest.raises(InvalidParameterError, match=next(iter(wrong))):

@@ -13,8 +13,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
 from llama_index.postprocessor.retrieval_core._base import Postprocessor, with_score
-from llama_index.retrievers.retrieval_core.adapters.embedder import as_embedder
-from llama_index.retrievers.retrieval_core.checks import checked_share
+from llama_index.retrievers.retrieval_core.checks import checked_share, one_embed_model
 from retrieval_core.errors import ConfigurationError, as_embedding_error, checked_count
 from retrieval_core.pipeline.stages.fuse import Ranked
 from retrieval_core.pipeline.stages.select import maximal_marginal_relevance
@@ -38,13 +37,14 @@ class MMRPostprocessor(Postprocessor):
     does the same on the vectors in the index, and embeds nothing.
 
     Args:
-        embedder: Embeds the nodes' texts where needed: an embedding model of LlamaIndex, or an embedder of
-            retrieval-core such as ``retriever.pipeline.embedder``. It stays the caller's.
+        embed_model: Embeds the nodes' texts where needed: an embedding model of LlamaIndex, or an embedder of
+            retrieval-core such as ``retriever.pipeline.embedder``. You close it.
         top_n: The most nodes, at least 1.
         lambda_mult: In [0, 1]: 1 orders only by relevance, 0 only by difference.
+        embedder: The former name of ``embed_model``.
 
     Raises:
-        InvalidParameterError: ``embedder`` is not an embedder, or ``top_n`` or ``lambda_mult`` is outside its range.
+        InvalidParameterError: ``embed_model`` is not an embedder, or ``top_n`` or ``lambda_mult`` is outside its range.
     """
 
     top_n: int = 5
@@ -53,13 +53,14 @@ class MMRPostprocessor(Postprocessor):
 
     def __init__(
         self,
-        embedder: BaseEmbedding | Embedder | None = None,
+        embed_model: BaseEmbedding | Embedder | None = None,
         *,
         top_n: int = 5,
         lambda_mult: float = 0.7,
+        embedder: BaseEmbedding | Embedder | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        model = None if embedder is None else as_embedder(embedder, "embedder")
+        model = one_embed_model(embed_model, embedder)
         super().__init__(
             callback_manager,
             top_n=checked_count(top_n, "top_n"),
@@ -76,7 +77,7 @@ class MMRPostprocessor(Postprocessor):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """Return one with the numbers of another; an embedder has to be given by ``embedder=``."""
+        """Return one with the numbers of another; an embedder has to be given by ``embed_model=``."""
         return super(Postprocessor, cls).from_dict(data, **kwargs)
 
     @property
@@ -104,7 +105,7 @@ class MMRPostprocessor(Postprocessor):
         if self._embedder is None:
             msg = (
                 "not every node has an embedding, and MMRPostprocessor has no embedder. Pass one, such as "
-                "MMRPostprocessor(embedder=retriever.pipeline.embedder). Or remove it, and set "
+                "MMRPostprocessor(embed_model=retriever.pipeline.embedder). Or remove it, and set "
                 'search__search_type="mmr" in RetrievalCoreRetriever.from_index_file'
             )
             raise ConfigurationError(msg)

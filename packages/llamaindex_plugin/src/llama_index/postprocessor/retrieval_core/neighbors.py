@@ -34,9 +34,11 @@ class NeighborExpansionPostprocessor(Postprocessor):
         after: Passages after each node, at least 0.
         filters: A filter for added chunks. Pass the filters of the retriever here too. A node that does not match gets
             no neighbors.
+        include_parents: Removed; only ``False`` is accepted.
 
     Raises:
-        InvalidParameterError: ``store`` is not a store, or ``before`` or ``after`` is outside its range.
+        InvalidParameterError: ``store`` is not a store, ``before`` or ``after`` is outside its range, or
+            ``include_parents`` is true.
         UnsupportedFilterError: The filters have an operator or value without an exact counterpart.
         FilterError: The filters are not well formed.
     """
@@ -53,8 +55,15 @@ class NeighborExpansionPostprocessor(Postprocessor):
         before: int = 1,
         after: int = 1,
         filters: Filters | None = None,
+        include_parents: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
+        if include_parents:
+            msg = (
+                "include_parents=True was removed. Use ContextPackPostprocessor(store), which adds the sections around "
+                "nodes and repeats no text"
+            )
+            raise InvalidParameterError(msg)
         for name, value in (("before", before), ("after", after)):
             if type(value) is not int or value < 0:
                 msg = f"{name} must be a whole number of at least 0, got {value!r:.80}"

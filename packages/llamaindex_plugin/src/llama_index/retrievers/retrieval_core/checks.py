@@ -11,6 +11,7 @@ from llama_index.core.retrievers import BaseRetriever
 
 from llama_index.retrievers.retrieval_core.convert import ScoreKind
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
+from retrieval_core.pipeline.options import MAX_TOP_K, checked_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,12 +51,13 @@ def one_top_k(top_k: int | None, similarity_top_k: int | None) -> int | None:
     """Return the number of nodes, which has two names.
 
     Raises:
-        InvalidParameterError: Both are given.
+        InvalidParameterError: Both are given, or it is outside its range.
     """
     if top_k is not None and similarity_top_k is not None:
         msg = f"similarity_top_k is another name of top_k; give one of them, got {similarity_top_k!r} and {top_k!r}"
         raise InvalidParameterError(msg)
-    return similarity_top_k if top_k is None else top_k
+    given = similarity_top_k if top_k is None else top_k
+    return None if given is None else checked_number("top_k", given, MAX_TOP_K)
 
 
 def one_embed_model(

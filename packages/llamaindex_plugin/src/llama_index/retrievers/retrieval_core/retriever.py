@@ -97,7 +97,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         self.pipeline = pipeline
         self._top_k = one_top_k(top_k, similarity_top_k)
         self._mode: SearchMode | None = mode
-        checked_values({"top_k": self._top_k, "mode": mode})
+        checked_values({"mode": mode})
         check_node_settings(llm_metadata, score)
         self._filter = as_filter(filters)
         self._llm_metadata = None if llm_metadata is None else tuple(llm_metadata)
@@ -112,8 +112,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
 
     @similarity_top_k.setter
     def similarity_top_k(self, top_k: int | None) -> None:
-        checked_values({"top_k": top_k})
-        self._top_k = top_k
+        self._top_k = one_top_k(top_k, None)
 
     def bound(
         self,
@@ -279,7 +278,7 @@ class RetrievalCoreRetriever(BaseRetriever, Closing):
         told = [f"{item.stage}: {item.reason}" for item in result.degraded]  # the pipeline has logged these
         if not result.hits and (error := result.metadata.get("error")) is not None:
             named = (line for item, line in zip(result.degraded, told, strict=True) if item.reason == error)
-            msg = f"nothing was found, and not everything could be searched: {next(named, str(error))}"
+            msg = f"nothing was found, and at least one search failed: {next(named, str(error))}"
             raise SearchError(msg, {"degraded": told})
         own: list[str] = []
         if not result.hits and (note := result.metadata.get("note")) and note not in told:
