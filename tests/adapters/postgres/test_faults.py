@@ -49,6 +49,16 @@ def connect(server: PostgresServer) -> Connection[Any]:
     return psycopg.connect(server.url, autocommit=True)
 
 
+async def until_waiting(connection: Connection[Any], store: PostgresStore, table: str, count: int) -> None:
+    """Wait until so many transactions wait for a table."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass(%s)"
+    for _ in range(3000):
+        if connection.execute(waiting, (f"{schema_of(store)}.{table}",)).fetchone() == (count,):
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail(f"not {count} transactions wait for {table}")
+
+
 def schema_of(store: PostgresStore) -> str:
     return store.location.split()[2]
 
@@ -231,13 +241,7 @@ def test_a_search_that_is_cancelled_ends_at_the_server(postgres: PostgresServer,
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.2):
                         await store.search(SearchRequest(1, vector=unit(0)))
-                waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-                for _ in range(500):
-                    if connection.execute(waiting).fetchone() == (0,):
-                        break
-                    await asyncio.sleep(0.01)
-                else:
-                    pytest.fail("the server still searches")
+                await until_waiting(connection, store, "entries", 0)
             assert (await store.search(SearchRequest(1, vector=unit(0))))[0].chunk_id == "a"
         await store.aclose()
 
@@ -288,7 +292,7 @@ def test_connections_that_are_cut_are_made_again(postgres: PostgresServer, tmp_p
                 connection.execute(cut)
                 await put(other, chunk(f"b{number}"))
                 assert await by_text(store, "text") == ["a", *(f"b{each}" for each in range(number + 1))]
-                for _ in range(300):
+                for _ in range(1000):
                     if (after := await store.version()) != before:
                         break
                     await asyncio.sleep(0.01)
@@ -296,7 +300,7 @@ def test_connections_that_are_cut_are_made_again(postgres: PostgresServer, tmp_p
             with connection.transaction():
                 connection.execute(f"LOCK TABLE {schema_of(store)}.entries".encode())
                 searches = [asyncio.create_task(store.search(SearchRequest(1, vector=unit(0)))) for _ in range(3)]
-                await asyncio.sleep(0.2)
+                await until_waiting(connection, store, "entries", 3)
                 connection.execute(cut)
                 for outcome in await asyncio.gather(*searches, return_exceptions=True):
                     assert isinstance(outcome, ServiceConnectionError), outcome
@@ -308,6 +312,7 @@ def test_connections_that_are_cut_are_made_again(postgres: PostgresServer, tmp_p
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_deadlock_with_another_program_can_be_retried(postgres: PostgresServer, tmp_path: Path) -> None:
     """Writers of an index wait for one another in one order; only somebody else can make a deadlock."""
 
@@ -315,7 +320,7 @@ def test_a_deadlock_with_another_program_can_be_retried(postgres: PostgresServer
         store = postgres.store(tmp_path)
         await put(store, chunk("a"))
         one = PostgresStore(
-            url=f"{postgres.url}&options=-c%20deadlock_timeout%3D50ms",
+            url=f"{postgres.url}&options=-c%20deadlock_timeout%3D2s",
             collection=schema_of(store),
             embedder_id=EMBEDDER_ID,
             dimension=DIMENSION,
@@ -325,7 +330,7 @@ def test_a_deadlock_with_another_program_can_be_retried(postgres: PostgresServer
             with connection.transaction():
                 connection.execute(f"LOCK TABLE {schema_of(store)}.chunks".encode())
                 writing = asyncio.create_task(put(one, chunk("b")))
-                await asyncio.sleep(0.03)
+                await until_waiting(connection, store, "chunks", 1)
                 update = f"UPDATE {schema_of(store)}.manifest SET generation = generation"
                 await asyncio.to_thread(connection.execute, update.encode())
             with pytest.raises(ServiceError, match="deadlock detected") as caught:

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from zlib import crc32
 
 import numpy as np
 
@@ -100,6 +101,12 @@ def count_terms_of(chunks: Sequence[Sequence[str]]) -> Postings:
     )
     positions, ids = np.divmod(pairs, max(1, len(vocabulary)))
     return sort_postings(vocabulary, ids, positions, frequencies)
+
+
+def checksums_of(postings: Postings) -> NDArray[np.uint32]:
+    """Return the part of each posting in the checksum of its chunk: their sum, modulo 2 to the 32."""
+    terms = np.fromiter(map(crc32, map(str.encode, postings.terms)), np.uint32, len(postings.terms))
+    return np.repeat(terms, postings.counts) * postings.frequencies.astype(np.uint32)
 
 
 class Records:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from retrieval_core.adapters.stores.postgres.filters import fields_json
 from retrieval_core.adapters.stores.postgres.records import READ_AT_ONCE
 from retrieval_core.adapters.stores.postgres.schema import decode, decode_row, encode
-from retrieval_core.adapters.stores.postgres.words import add_postings, key_of, merge_segments, postings_of
+from retrieval_core.adapters.stores.postgres.words import add_postings, count_postings, merge_segments, read_block
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS, indexed_text_of
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, DOCUMENT_SEAL, SECTION_SEAL, checksum, damage_of
 from retrieval_core.adapters.stores.services import distinct
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
 
     from retrieval_core.adapters.stores.postgres.session import View
+    from retrieval_core.adapters.stores.postgres.words import Counted
     from retrieval_core.text.analysis import Analyzer
 
 _INDEXED = tuple(map(CHUNKS.columns.index, ("title", "section_path", "text")))
@@ -80,7 +79,7 @@ async def repair(view: View, analyzer: Analyzer) -> None:
     await view.run("DELETE FROM s.entries WHERE number NOT IN (SELECT number FROM s.chunks)")
     await view.run(_FORGET_WORDS)
     async for rows in _batches(view, None):
-        numbers, terms, entries, lost = await asyncio.to_thread(_derived, rows, analyzer)
+        numbers, words, entries, lost = await asyncio.to_thread(_derived, rows, analyzer)
         await view.run_many(
             "INSERT INTO s.entries (number, id, words, fields) VALUES (%s, %s, %s, %s) ON CONFLICT (number) "
             "DO UPDATE SET id = excluded.id, words = excluded.words, fields = excluded.fields",
@@ -89,7 +88,7 @@ async def repair(view: View, analyzer: Analyzer) -> None:
         if is_embedded and lost:
             forget = "UPDATE s.entries SET embedding = NULL, checksum = NULL WHERE number = ANY(%(numbers)s)"
             await view.run(forget, {"numbers": lost})
-        await add_postings(view, numbers, terms)
+        await add_postings(view, numbers, words)
         await merge_segments(view)
     await view.run(_COUNT)
 
@@ -125,38 +124,48 @@ def _damage_of_chunks(view: View, rows: Sequence[Any], bags: dict[int, int]) -> 
     return found
 
 
-def _derived(rows: Sequence[Any], analyzer: Analyzer) -> tuple[list[int], list[Counter[str]], list[Any], list[int]]:
-    """Return numbers, terms and entries of chunks, and the numbers of those whose vector is lost."""
+def _derived(rows: Sequence[Any], analyzer: Analyzer) -> tuple[list[int], Counted, list[Any], list[int]]:
+    """Return numbers, postings and entries of chunks, and the numbers of those whose vector is lost."""
     numbers = [row[0] for row in rows]
-    terms: list[Counter[str]] = []
+    terms: list[Sequence[str]] = []
     entries: list[Any] = []
     lost: list[int] = []
     for number, _, _, written, fields, vector, *encoded in rows:
         row = decode_row(encoded)
-        terms.append(Counter(map(key_of, analyzer.terms(indexed_text_of(*(row[at] for at in _INDEXED))))))
+        terms.append(analyzer.terms(indexed_text_of(*(row[at] for at in _INDEXED))))
         try:
             derived = fields_json(CHUNKS.from_row(row))
         except IndexFormatError:
             derived = json.dumps(fields or {"is": {}})
-        entries.append((number, encoded[0], terms[-1].total(), derived))
+        entries.append((number, encoded[0], len(terms[-1]), derived))
         if written is not None and (vector is None or checksum(vector, number) != written):
             lost.append(number)
-    return numbers, terms, entries, lost
+    return numbers, count_postings(terms), entries, lost
 
 
 async def _read_bags(view: View) -> dict[int, int]:
     """Return the checksums of the postings that are stored, by the number of the chunk."""
-    bags: Counter[int] = Counter()
-    words: Counter[int] = Counter()
-    lengths: dict[int, int] = {}
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    from retrieval_core.adapters.stores.held import Postings, checksums_of  # noqa: PLC0415 - likewise
+
+    there = await view.rows("SELECT number FROM s.chunks ORDER BY number")
+    numbers = np.array([*there, (np.iinfo(np.int64).max,)], np.int64)[:, 0]
+    bags = np.zeros(len(numbers), np.uint32)
+    words, lengths = np.zeros((2, len(numbers)), np.int64)
 
     def add(rows: Sequence[Any]) -> None:
-        for term, _, block in rows:
-            key = crc32(term.encode())
-            for number, frequency, length in postings_of(block):
-                bags[number] += key * frequency
-                words[number] += frequency
-                lengths[number] = length
+        blocks = [read_block(block) for _, _, block in rows]
+        found = np.concatenate(blocks)
+        places = np.searchsorted(numbers, found["number"])
+        parts = checksums_of(
+            Postings([key for key, _, _ in rows], np.array(list(map(len, blocks))), places, found["frequency"])
+        )
+        is_there = numbers[places] == found["number"]  # others are of chunks that were removed
+        places, found = places[is_there], found[is_there]
+        np.add.at(bags, places, parts[is_there])
+        np.add.at(words, places, found["frequency"])
+        lengths[places] = found["length"]
 
     last = {"term": "", "segment": -1}
     while rows := await view.rows(
@@ -166,7 +175,8 @@ async def _read_bags(view: View) -> dict[int, int]:
     ):
         await asyncio.to_thread(add, rows)
         last = {"term": rows[-1][0], "segment": rows[-1][1]}
-    return {number: (bag ^ (words[number] != lengths[number])) & 0xFFFFFFFF for number, bag in bags.items()}
+    bags[words != lengths] ^= np.uint32(1)
+    return dict(zip(numbers.tolist(), bags.tolist(), strict=True))
 
 
 async def _compare_counts(view: View) -> tuple[list[str], Sequence[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from retrieval_core.adapters.stores.postgres.schema import (
     vector_bytes,
     vectors_from,
 )
-from retrieval_core.adapters.stores.postgres.words import add_postings, bag_of, key_of, mark_stale, merge_segments
+from retrieval_core.adapters.stores.postgres.words import add_postings, count_postings, mark_stale, merge_segments
 from retrieval_core.adapters.stores.rows import (
     CHUNKS,
     DOCUMENTS,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from retrieval_core.adapters.stores.postgres.session import View
+    from retrieval_core.adapters.stores.postgres.words import Counted
     from retrieval_core.adapters.stores.rows import RowForm
     from retrieval_core.ports import Change, FetchRequest, FieldInfo, SourceState
     from retrieval_core.text.analysis import Analyzer
@@ -63,7 +63,7 @@ class Prepared:
     sources: Sequence[Sequence[Any]]
     chunks: Sequence[Sequence[Any]]
     fields: Sequence[str]
-    terms: Sequence[Counter[str]]
+    words: Counted
     vectors: Sequence[bytes | None]
 
 
@@ -73,7 +73,7 @@ def prepare(change: Change, analyzer: Analyzer) -> Prepared:
     Raises:
         InvalidParameterError: An id is too long.
     """
-    terms = [Counter(map(key_of, analyzer.terms(chunk.indexed_text))) for chunk in change.chunks]
+    words = count_postings([analyzer.terms(chunk.indexed_text) for chunk in change.chunks])
     chunks = [CHUNKS.to_row(chunk) for chunk in change.chunks]
     vectors = iter(() if change.vectors is None else map(vector_bytes, change.vectors))
     prepared = Prepared(
@@ -81,11 +81,11 @@ def prepare(change: Change, analyzer: Analyzer) -> Prepared:
         [encode_row((*row, SECTION_SEAL.of(row))) for row in map(SECTIONS.to_row, change.sections)],
         [encode_row(row) for row in map(SOURCES.to_row, change.sources)],
         [
-            encode_row((*row, CHUNK_SEAL.of(row) + bag_of(counts).to_bytes(4, "little")))
-            for row, counts in zip(chunks, terms, strict=True)
+            encode_row((*row, CHUNK_SEAL.of(row) + bag.to_bytes(4, "little")))
+            for row, bag in zip(chunks, words.bags, strict=True)
         ],
         list(map(fields_json, change.chunks)),
-        terms,
+        words,
         [None if chunk.id in change.unembedded else next(vectors, None) for chunk in change.chunks],
     )
     _check_ids(prepared)
@@ -116,7 +116,7 @@ async def apply_change(view: View, change: Change, prepared: Prepared) -> None:
         row = await view.row("UPDATE s.manifest SET last = last + %(count)s RETURNING last", {"count": len(ids)})
         numbers = range(row[0] - len(ids) + 1, row[0] + 1)
         await _insert_chunks(view, prepared, numbers)
-        await add_postings(view, numbers, prepared.terms)
+        await add_postings(view, numbers, prepared.words)
     await merge_segments(view)
     removed = [encode(name) for name in distinct(change.removed_sources)]
     gone = (await view.run("DELETE FROM s.sources WHERE source = ANY(%(names)s)", {"names": removed})).rowcount
@@ -137,7 +137,7 @@ async def _replace(view: View, table: str, columns: Sequence[str], rows: Sequenc
 async def _insert_chunks(view: View, prepared: Prepared, numbers: Sequence[int]) -> None:
     rows = [(number, *row) for number, row in zip(numbers, prepared.chunks, strict=True)]
     await view.copy("chunks", ("number", *CHUNKS.columns, "seal"), rows)
-    words = [counts.total() for counts in prepared.terms]
+    words = prepared.words.lengths
     entries = list(zip(numbers, (row[0] for row in prepared.chunks), words, prepared.fields, strict=True))
     columns = "number, id, words, fields"
     if view.state.manifest.dimension is None:

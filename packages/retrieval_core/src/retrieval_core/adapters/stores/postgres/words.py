@@ -7,11 +7,9 @@ it has. The postings of a query's terms are read and scored here, as the server 
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import Counter
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
-from zlib import crc32
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retrieval_core.adapters.stores.postgres.filters import to_sql
 from retrieval_core.adapters.stores.postgres.schema import encode
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from retrieval_core.adapters.stores.held import Postings
     from retrieval_core.adapters.stores.postgres.session import View
     from retrieval_core.ports import SearchRequest
     from retrieval_core.text.analysis import Analyzer
@@ -42,7 +41,8 @@ MOST_GAPS = 8
 """How many times as many numbers as postings there may be between the first and the last for them to be an index."""
 REWRITTEN_AT_ONCE = 2000
 """Rows of a segment with removed chunks that are rewritten at a time."""
-_POSTING = struct.Struct("<qII")
+_POSTING = [("number", "<i8"), ("frequency", "<u4"), ("length", "<u4")]
+_POSTING_BYTES = 16
 _COLUMNS = ("term", "segment", "block")
 
 _SIZES = """
@@ -75,14 +75,38 @@ def key_of(term: str) -> str:
     return encode(term)
 
 
-def bag_of(counts: Mapping[str, int]) -> int:
-    """Return the checksum of a chunk's postings: the sum of its terms' checksums, modulo 2 to the 32."""
-    return sum(crc32(term.encode()) * count for term, count in counts.items()) & 0xFFFFFFFF
+class Counted(NamedTuple):
+    """The postings of chunks that have no numbers yet.
+
+    Attributes:
+        postings: By the keys of the terms.
+        lengths: How many terms each chunk has.
+        bags: The checksum of each chunk's postings.
+    """
+
+    postings: Postings
+    lengths: Sequence[int]
+    bags: Sequence[int]
 
 
-def postings_of(block: bytes) -> Iterable[tuple[int, int, int]]:
-    """Return number, frequency and length of each posting of a block."""
-    return _POSTING.iter_unpack(block[: len(block) // _POSTING.size * _POSTING.size])
+def count_postings(chunks: Sequence[Sequence[str]]) -> Counted:
+    """Return the postings of chunks, given the terms of each."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    from retrieval_core.adapters.stores.held import checksums_of, count_terms_of  # noqa: PLC0415 - likewise
+
+    postings = count_terms_of(chunks)
+    postings = postings._replace(terms=list(map(key_of, postings.terms)))
+    bags = np.zeros(len(chunks), np.uint32)
+    np.add.at(bags, postings.positions, checksums_of(postings))
+    return Counted(postings, list(map(len, chunks)), bags.tolist())
+
+
+def read_block(block: bytes) -> NDArray[Any]:
+    """Return the postings of a block: number of the chunk, frequency of the term, and how many terms the chunk has."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    return np.frombuffer(block[: len(block) // _POSTING_BYTES * _POSTING_BYTES], _POSTING)
 
 
 class PostingsCache:
@@ -113,27 +137,36 @@ class PostingsCache:
 def _read(block: bytes, stale: Sequence[int]) -> tuple[Numbers, NDArray[Any], NDArray[Any]]:
     import numpy as np  # noqa: PLC0415 - slow to import
 
-    rows = np.frombuffer(block, [("number", "<i8"), ("frequency", "<u4"), ("length", "<u4")])
+    rows = read_block(block)
     if stale:
         rows = rows[~np.isin(rows["number"], stale)]
     return tuple(np.ascontiguousarray(rows[name]) for name in ("number", "frequency", "length"))  # pyright: ignore[reportReturnType]
 
 
-async def add_postings(view: View, numbers: Sequence[int], chunks: Sequence[Counter[str]]) -> None:
+async def add_postings(view: View, numbers: Sequence[int], counted: Counted) -> None:
     """Add a segment.
 
     Args:
         numbers: Of the chunks, ascending, and above those of all segments.
-        chunks: How often each chunk has each of its terms.
+        counted: Their postings.
     """
-    postings: dict[str, bytearray] = {}
-    for number, counts in zip(numbers, chunks, strict=True):
-        length = counts.total()
-        for term, frequency in counts.items():
-            postings.setdefault(term, bytearray()).extend(_POSTING.pack(number, frequency, length))
     row = await view.row("SELECT coalesce(max(id), 0) + 1 FROM s.segments")
-    await view.copy("postings", _COLUMNS, [(term, row[0], bytes(block)) for term, block in sorted(postings.items())])
+    await view.copy("postings", _COLUMNS, await asyncio.to_thread(_rows_of, row[0], numbers, counted))
     await view.copy("segments", ("id", "first", "last", "chunks"), [(row[0], numbers[0], numbers[-1], len(numbers))])
+
+
+def _rows_of(segment: int, numbers: Sequence[int], counted: Counted) -> list[tuple[str, int, bytes]]:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    postings = counted.postings
+    rows = np.empty(len(postings.positions), _POSTING)
+    rows["number"] = np.array(numbers, np.int64)[postings.positions]
+    rows["frequency"] = postings.frequencies
+    rows["length"] = np.array(counted.lengths, np.int64)[postings.positions]
+    content, ends = rows.tobytes(), (np.cumsum(postings.counts) * _POSTING_BYTES).tolist()
+    return [
+        (term, segment, content[begin:end]) for term, begin, end in zip(postings.terms, [0, *ends], ends, strict=False)
+    ]
 
 
 async def mark_stale(view: View, numbers: Sequence[int]) -> None:
@@ -165,7 +198,7 @@ async def _merge(view: View, group: Collection[int]) -> None:
         return
     wanted = {"segment": row[0], "term": "", "most": REWRITTEN_AT_ONCE}
     while rows := await view.rows(_ROWS, wanted):
-        blocks = await asyncio.to_thread(_without, rows, stale)
+        blocks = await asyncio.to_thread(_without, rows, list(stale))
         await view.copy("postings", _COLUMNS, [(term, row[0], block) for term, block in blocks if block])
         wanted["term"] = max(term for term, _ in rows)
     await view.run("DELETE FROM s.stale WHERE number = ANY(%(numbers)s)", {"numbers": list(stale)})
@@ -174,11 +207,11 @@ async def _merge(view: View, group: Collection[int]) -> None:
     await view.run("DELETE FROM s.segments WHERE chunks = 0")
 
 
-def _without(rows: Iterable[tuple[str, bytes]], stale: Collection[int]) -> list[tuple[str, bytes]]:
-    return [
-        (term, b"".join(_POSTING.pack(*posting) for posting in postings_of(block) if posting[0] not in stale))
-        for term, block in rows
-    ]
+def _without(rows: Iterable[tuple[str, bytes]], stale: Sequence[int]) -> list[tuple[str, bytes]]:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    read = [(term, read_block(block)) for term, block in rows]
+    return [(term, found[~np.isin(found["number"], stale)].tobytes()) for term, found in read]
 
 
 async def count_missing(view: View) -> int:

@@ -24,7 +24,7 @@ from zlib import crc32
 
 import numpy as np
 
-from retrieval_core.adapters.stores.held import Postings, Vocabulary, count_terms_of, sort_postings
+from retrieval_core.adapters.stores.held import Postings, Vocabulary, checksums_of, count_terms_of, sort_postings
 from retrieval_core.adapters.stores.rows import indexed_text_of
 from retrieval_core.adapters.stores.scoring import best_rows, length_norms, saturated, weight_of
 from retrieval_core.adapters.stores.segments import segments_to_merge, small_segments
@@ -143,7 +143,7 @@ def add_postings(connection: Connection, chunks: Sequence[tuple[int, Sequence[st
     numbers = np.array([number for number, _ in chunks], np.int64)
     _write(connection, numbers, lengths, [postings])
     bags = np.zeros(len(chunks), np.uint32)
-    np.add.at(bags, postings.positions, _checksums(postings))
+    np.add.at(bags, postings.positions, checksums_of(postings))
     return bags.tolist()
 
 
@@ -168,7 +168,7 @@ def read_bags(connection: Connection) -> dict[int, int]:
                 block = _unpacked(_block(connection, segment.id, place))
                 if block.terms[:1] != [first_term]:  # no search would find its terms
                     continue
-                np.add.at(bags, block.positions, _checksums(block))
+                np.add.at(bags, block.positions, checksums_of(block))
                 np.add.at(lengths, block.positions, block.frequencies)
         bags[lengths != segment.lengths] ^= np.uint32(1)
         found.update(zip(segment.numbers.tolist(), bags.tolist(), strict=True))
@@ -183,12 +183,6 @@ def rebuild_postings(connection: Connection, analyzer: Analyzer) -> None:
     while rows := chunks.fetchmany(REBUILT_AT_ONCE):
         add_postings(connection, [(number, analyzer.terms(indexed_text_of(*row))) for number, *row in rows])
         merge_segments(connection)
-
-
-def _checksums(postings: Postings) -> NDArray[np.uint32]:
-    """Return the part of each posting in the checksum of its chunk."""
-    terms = np.fromiter(map(crc32, map(str.encode, postings.terms)), np.uint32, len(postings.terms))
-    return np.repeat(terms, postings.counts) * postings.frequencies.astype(np.uint32)
 
 
 def merge_segments(connection: Connection) -> None:
