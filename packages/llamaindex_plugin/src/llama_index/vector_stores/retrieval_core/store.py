@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -172,10 +172,10 @@ class RetrievalCoreVectorStore(BasePydanticVectorStore, Closing):
         if search.fusion == "native":
             msg = f"search.fusion is native, which is not for LlamaIndex; use {', '.join(get_args(FusionMethod))}"
             raise InvalidParameterError(msg)
-        bridge = SyncBridge()
-        store, model_id = bridge.run(_open_store(settings, Path(path or settings.index), model))
+        with closing(SyncBridge()) as bridge:  # also if the index is refused
+            store, model_id = bridge.run(_open_store(settings, Path(path or settings.index), model))
         opened = cls(store, candidates=search.candidates, alpha=search.dense_weight, fusion=search.fusion)
-        opened._owned, opened._bridge, opened._model_id = True, bridge, model_id
+        opened._owned, opened._model_id = True, model_id
         return opened
 
     @classmethod
