@@ -40,6 +40,7 @@ def test_the_public_names() -> None:
         "RetrievalPipeline",
         "RetrievalResult",
         "Scores",
+        "copy_index",
         "format_citation",
         "load_config",
         "open_index",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.config import ContextConfig, RetrievalConfig, load_config
     from retrieval_core.errors import RetrievalError
+    from retrieval_core.index.copying import copy_index
     from retrieval_core.index.federated import FederatedIndex
     from retrieval_core.index.index import Index
     from retrieval_core.index.open import open_index, open_indexes
@@ -41,6 +42,7 @@ __all__ = [
     "RetrievalPipeline",
     "RetrievalResult",
     "Scores",
+    "copy_index",
     "format_citation",
     "load_config",
     "open_index",
@@ -64,6 +66,7 @@ _HOMES = {
     "RetrievalPipeline": "pipeline",
     "RetrievalResult": "types",
     "Scores": "types",
+    "copy_index": "index.copying",
     "format_citation": "types",
     "load_config": "config",
     "open_index": "index.open",

@@ -31,6 +31,7 @@ from retrieval_core.cli.common import (
     warn,
 )
 from retrieval_core.cli.contents import (
+    copy_command,
     fetch_command,
     info_command,
     list_command,
@@ -395,6 +396,7 @@ for command in (
     context_command,
     grep_command,
     info_command,
+    copy_command,
     fetch_command,
     list_command,
     remove_command,

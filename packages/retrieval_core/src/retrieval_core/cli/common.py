@@ -184,9 +184,9 @@ _Response = TypeVar("_Response")
 class Given:
     """What was given for the options that commands share, and what follows from them."""
 
-    config_file: str | None
-    assignments: tuple[str, ...]
-    as_json: bool
+    config_file: str | None = None
+    assignments: tuple[str, ...] = ()
+    as_json: bool = False
     store: str | None = None
     index_files: tuple[str, ...] = ()
     top_k: int | None = None
@@ -375,6 +375,11 @@ def common_options(command: _Command) -> _Command:
     return _with_options(command)
 
 
+def json_option(command: _Command) -> _Command:
+    """Give a command the option ``--json``, as the argument ``given``, and an end that says what failed."""
+    return _with_options(command, common=_COMMON[-1:])
+
+
 def index_options(command: _Command) -> _Command:
     """Give a command the :func:`common_options`, and those that name one index."""
     text = "Use this index.  [default: .retrieval/index.db]"
@@ -411,7 +416,7 @@ _COMMON: tuple[_Option, ...] = (
 )
 
 
-def _with_options(command: _Command, *options: _Option) -> _Command:
+def _with_options(command: _Command, *options: _Option, common: tuple[_Option, ...] = _COMMON) -> _Command:
     @wraps(command)
     def wrapped(**arguments: Any) -> None:
         given = Given(**{name: arguments.pop(name) for name in Given.__slots__ if name in arguments})
@@ -427,7 +432,7 @@ def _with_options(command: _Command, *options: _Option) -> _Command:
                 print_error(_message_of(error))
             raise SystemExit(exit_code(error)) from error
 
-    return reduce(lambda made, option: option(made), reversed((*options, *_COMMON)), cast("_Command", wrapped))
+    return reduce(lambda made, option: option(made), reversed((*options, *common)), cast("_Command", wrapped))
 
 
 def _only_one(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

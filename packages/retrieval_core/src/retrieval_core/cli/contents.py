@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +12,11 @@ from retrieval_core.cli.common import (
     count,
     format_footer,
     index_options,
+    json_option,
+    print_error,
     print_json,
     print_table,
+    progress_bar,
     say,
     warn,
 )
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from retrieval_core.cli.common import Given
+    from retrieval_core.index.copying import CopyProgress
     from retrieval_core.service.checking import IntegrityResponse
     from retrieval_core.service.managing import DocumentRecord, FieldCounts, RemovedDocument
 
@@ -222,6 +227,52 @@ def remove_command(*, names: tuple[str, ...], given: Given) -> None:
         f"Removed {count(removal.count, 'document')}, {count(removal.chunks, 'chunk')}. "
         "Files on disk stay; indexing them again adds them back."
     )
+
+
+@click.command("copy")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@json_option
+def copy_command(*, source: str, target: str, given: Given) -> None:
+    """Copy an index to another store without embedding again.
+
+    FROM and TO are index files such as .retrieval/index.db, or .toml files with settings. TO must be empty. Afterwards
+    both are compared. If the command is interrupted, run it again to continue.
+    """
+    from dataclasses import asdict  # noqa: PLC0415 - help needs none of this
+
+    from retrieval_core.errors import RetrievalError  # noqa: PLC0415 - likewise
+    from retrieval_core.index.copying import copy_index  # noqa: PLC0415 - likewise
+    from retrieval_core.index.settings import load_settings_of  # noqa: PLC0415 - likewise
+
+    has_written = False
+    origin, destination = (load_settings_of(place, os.environ) for place in (source, target))
+    for config in (origin, destination):
+        for warning in config.provenance.warnings if config.provenance is not None else ():
+            warn(warning)
+    with progress_bar() as show:
+
+        def on_progress(progress: CopyProgress) -> None:
+            nonlocal has_written
+            has_written = True
+            step = "Copying" if progress.step == "copy" else "Verifying"
+            show(f"{step} ({progress.chunks:,} chunks)", progress.done, progress.total)
+
+        try:
+            report = copy_index(origin, destination, on_progress)
+        except (RetrievalError, OSError):
+            if has_written:
+                print_error("The copy is not complete. Run the same command again to continue it.")
+            raise
+    if given.as_json:
+        print_json(asdict(report))
+        return
+    counts = f"{count(report.documents, 'document')}, {count(report.chunks, 'chunk')} copied to {report.target}"
+    vectors = f"{count(report.rounded, 'vector')} rounded by up to {report.largest_difference:.1g}"
+    say(format_footer(counts, "no differences", vectors if report.rounded else None, f"{report.seconds:.1f} s"))
+    say(f"Checksum {report.checksum}")
+    for note in report.notes:
+        warn(note)
 
 
 def _print_outline(given: Given, path: str) -> None:

@@ -116,6 +116,11 @@ def left_out(config: RetrievalConfig, remembered: Collection[str]) -> tuple[str,
     )
 
 
+def by_key(config: RetrievalConfig) -> dict[str, Any]:
+    """Return all settings by their keys, as JSON has them, without secrets."""
+    return dict(_values(config))
+
+
 def read_remembered(text: str) -> tuple[dict[str, Any], list[str]]:
     """Return settings that an index remembers, by key, and one line for each that can't be used."""
     try:

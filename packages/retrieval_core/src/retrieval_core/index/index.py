@@ -11,8 +11,9 @@ from functools import partial
 from os import sep
 from pathlib import Path, PurePath, PurePosixPath
 from reprlib import repr  # noqa: A004 - shortens long values
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from retrieval_core.adapters.stores.copy_marker import read_marker
 from retrieval_core.adapters.stores.first_run import read_progress
 from retrieval_core.errors import (
     IncompleteSearchError,
@@ -44,7 +45,7 @@ from retrieval_core.text.patterns import compile_pattern
 from retrieval_core.types import Chunk, Degradation, Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from retrieval_core.index.settings import SettingsMemory
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from retrieval_core.types.grep import GrepOutput, GrepResult
 
 T = TypeVar("T")
+_Note: TypeAlias = "Callable[[], Awaitable[Degradation | None]]"
+NOTE_SECONDS = 5.0
+"""How long a query waits for the store to say whether the index is whole, after a search."""
 
 
 def each_of(kind: type[T] | tuple[type[T], ...], values: Iterable[T], taker: str) -> Iterator[T]:
@@ -120,8 +124,9 @@ class Index(RetrievalPipeline):
         self._ingester = ingester
         self._place = place
         self._memory = memory
-        if place is not None:
-            self._retrieval = _Incomplete(self._retrieval, place, is_strict=self.config.strict)
+        self._retrieval = _Incomplete(
+            self._retrieval, self._first_run_note, self._copy_note, is_strict=self.config.strict
+        )
         self._integrity = IntegrityCheck(ingester, self._run)
 
     async def aingest(
@@ -191,8 +196,23 @@ class Index(RetrievalPipeline):
             await self._after_writing()
 
     async def progress_note(self) -> Degradation | None:
-        """Return how much of a new index is ready while any process is indexing its first documents; else ``None``."""
-        return None if self._place is None else await _note_of_progress(self._place)
+        """Return how much of an index is there while it is filled for the first time; ``None`` if it is whole.
+
+        Any process may be indexing its first documents, or copying another index to it.
+        """
+        return await self._first_run_note() or await self._copy_note()
+
+    async def _first_run_note(self) -> Degradation | None:
+        await to_a_loop()
+        progress = None if self._place is None else await asyncio.to_thread(read_progress, self._place)
+        return None if progress is None else _incomplete(progress_of_first_run(*progress))
+
+    async def _copy_note(self) -> Degradation | None:
+        try:
+            marker = await read_marker(self.store)
+        except Exception:  # noqa: BLE001 - whatever a store raises, the next search reports it
+            return None
+        return None if marker is None else _incomplete(marker.note)
 
     async def aadd(self, chunks: Sequence[Chunk]) -> None:
         """Add your own chunks: all of them or none. A chunk replaces the chunk with the same ID.
@@ -601,16 +621,18 @@ def _moments(chunks: Iterable[Chunk]) -> dict[str, datetime]:
 
 
 class _Incomplete:
-    """Adds to each result how much of the index is there, while its first documents are being indexed.
+    """Adds to each result how much of the index is there, while it is filled for the first time.
 
     Args:
-        place: The file or folder of the index.
+        before: Returns how much that is, asked before a search; ``None`` for a whole index.
+        after: The same, asked after a search that did not fail. It takes a call of the store.
         is_strict: Whether a search of an incomplete index fails.
     """
 
-    def __init__(self, retrieval: Retrieval, place: Path, *, is_strict: bool) -> None:
+    def __init__(self, retrieval: Retrieval, before: _Note, after: _Note, *, is_strict: bool) -> None:
         self._retrieval = retrieval
-        self._place = place
+        self._before = before
+        self._after = after
         self._is_strict = is_strict
         self._is_complete = False
         self.knowledge = retrieval.knowledge
@@ -631,8 +653,7 @@ class _Incomplete:
         """
         if self._is_complete:
             return await self._retrieval.retrieve(run, query, plan)
-        notes = await self._notes()
-        result = await self._retrieval.retrieve(run, query, plan)
+        result, notes = await self._noted(lambda: self._retrieval.retrieve(run, query, plan))
         self._check(notes, result.hits)
         return replace(result, degraded=(*result.degraded, *notes)) if notes else result
 
@@ -640,14 +661,22 @@ class _Incomplete:
         """Return the last state of a query, as :meth:`retrieve`."""
         if self._is_complete:
             return await self._retrieval.search(run, state)
-        notes = await self._notes()
-        last = await self._retrieval.search(run, state)
+        last, notes = await self._noted(lambda: self._retrieval.search(run, state))
         self._check(notes, last.hits)
         return last.but(degraded=(*last.degraded, *notes)) if notes else last
 
-    async def _notes(self) -> tuple[Degradation, ...]:
-        note = await _note_of_progress(self._place)
-        return () if note is None else (note,)
+    async def _noted(self, find: Callable[[], Awaitable[T]]) -> tuple[T, tuple[Degradation, ...]]:
+        """Return what was found, and how much of the index is there."""
+        note = await self._before()
+        found = await find()
+        # A copy is verified after its last document was written, so it can't have become whole during the search.
+        if note is None:
+            try:
+                async with asyncio.timeout(NOTE_SECONDS):
+                    note = await self._after()
+            except TimeoutError:
+                note = Degradation("index", "the store did not say whether all documents are there")
+        return found, () if note is None else (note,)
 
     def _check(self, notes: Sequence[Degradation], hits: tuple[Hit, ...]) -> None:
         if notes and self._is_strict:
@@ -655,12 +684,8 @@ class _Incomplete:
         self._is_complete = self._is_complete or (bool(hits) and not notes)
 
 
-async def _note_of_progress(place: Path) -> Degradation | None:
-    """Return how much of a new index is there; ``None`` if it is not being made."""
-    await to_a_loop()
-    if (progress := await asyncio.to_thread(read_progress, place)) is None:
-        return None
-    return Degradation("index", f"{progress_of_first_run(*progress)}; the others can't be found yet")
+def _incomplete(told: str) -> Degradation:
+    return Degradation("index", f"{told}; the others can't be found yet")
 
 
 async def _find_documents(

@@ -62,6 +62,26 @@ def load_index_config(
     return load_over(layers, file, overrides, environment, warnings)
 
 
+def load_settings_of(place: str | Path, environment: Mapping[str, str] | None = None) -> RetrievalConfig:
+    """Load the settings for an index that is named by its place only.
+
+    Args:
+        place: A ``.toml`` file with settings, an index file, or the folder of an index that LanceDB keeps. What is not
+            there is a folder for LanceDB if its name ends with ``.lance``, otherwise an index file.
+        environment: For instance ``os.environ``; ``None`` leaves the environment out.
+
+    Raises:
+        ConfigurationError: A setting is wrong, or a file can't be read.
+    """
+    path = Path(place)
+    if path.suffix == ".toml":
+        return load_index_config(file=path, environment=environment)
+    is_folder = path.suffix == ".lance" or path.is_dir() or (not path.exists() and lancedb_folder(path).is_dir())
+    kind = "lancedb" if is_folder else "sqlite"
+    # A file with settings beside it may already choose the store that the index is about to be copied to.
+    return load_index_config(path, overrides={"store.kind": kind}, environment=environment)
+
+
 def load_shared_config(
     indexes: Iterable[str | Path],
     *,

@@ -13,6 +13,7 @@ from hashlib import sha256
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
+from retrieval_core.adapters.stores.copy_marker import refuse_unfinished_copy
 from retrieval_core.adapters.stores.first_run import read_progress, remove_progress, write_progress
 from retrieval_core.errors import (
     ConfigurationError,
@@ -135,6 +136,7 @@ class Ingester:
         self._late = store if embedder is not None and "add_vectors" in store.capabilities else None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._is_checked = False
+        self._is_whole = False
         self._elsewhere: Mapping[str, str] = {}
         self._located_at: str | None = None
         self._retries = retries
@@ -182,6 +184,7 @@ class Ingester:
             StoreError: The index cannot be written.
         """
         started = time.perf_counter()
+        await self._refuse_unfinished_copy()
         known = await self._store.sources()
 
         def find() -> tuple[Discovery, Sequence[FoundFile], Mapping[str, bool]]:
@@ -247,6 +250,7 @@ class Ingester:
             EmbeddingError: A text could not be embedded.
             StoreError: The index cannot be written.
         """
+        await self._refuse_unfinished_copy()
         await self._pool.run(lambda: self._warn_of_long_texts(chunks))
         model = self._embedder.id if self._embedder else None
         now = self._now()
@@ -278,6 +282,7 @@ class Ingester:
             EmbeddingError: A text could not be embedded; everything written until then stays.
             StoreError: The index cannot be written.
         """
+        await self._refuse_unfinished_copy()
         written = writes = 0
         async for batch in batches(self._prepare(iter(documents))):
             writes += await self._write(batch)
@@ -288,10 +293,17 @@ class Ingester:
 
     async def delete(self, document_ids: Sequence[str]) -> int:
         """Remove documents with all their chunks, and return how many chunks these were."""
+        await self._refuse_unfinished_copy()
         gone = await self._store.delete(document_ids)
         if self._on_written is not None:
             await self._on_written(Change(removed_documents=tuple(document_ids)))
         return gone
+
+    async def _refuse_unfinished_copy(self) -> None:
+        """Refuse to change a copy in the making; asked once, before the first change of a process."""
+        if not self._is_whole:
+            await self._call(refuse_unfinished_copy, self._store)
+            self._is_whole = True
 
     async def path_of(self, name: str) -> Path:
         """Return the path of a file or folder by its name in the index; nothing need be there."""

@@ -154,12 +154,14 @@ class Store(ABC):
         filter_operators: Those that it evaluates exactly as :func:`retrieval_core.types.filters.matches`.
         is_costly: Whether each candidate costs time or money. A search of one side then requests no more candidates
             than can become results.
+        keeps_documents: Whether it keeps texts of whole documents and sections, and not only chunks.
     """
 
     capabilities: frozenset[Capability] = frozenset()
     sides: frozenset[Side] = frozenset({"dense", "lexical"})
     filter_operators: frozenset[str] = OPERATORS
     is_costly: bool = False
+    keeps_documents: bool = True
     _closed = False
     _can_hold = False
     _vector_size: int | None = None

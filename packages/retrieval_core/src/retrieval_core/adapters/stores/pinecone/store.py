@@ -106,6 +106,7 @@ class PineconeStore(LoadsPackage, ForeignStore):
     package: ClassVar[str] = "pinecone"
     kind = "pinecone"
     is_flat = True
+    keeps_documents = False
     Settings = PineconeSettings
 
     def __init__(
