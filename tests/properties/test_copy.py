@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from retrieval_core.index.copying import CopyProgress
 
 DIMENSION = 5
-IDENTITY = {"embedder_id": "letters", "dimension": DIMENSION}
+IDENTITY: dict[str, Any] = {"embedder_id": "letters", "dimension": DIMENSION}
 WORDS = ("moon", "tide", "Mond", "漢字", "naïve", "x" * 300, "")
 NAMES = st.sampled_from(["a.md", "b/c.md", "ä 'quoted'.md", "t.csv#1", "t.csv#2", "z" * 200, "%_", "0"])
 JSON = st.recursive(

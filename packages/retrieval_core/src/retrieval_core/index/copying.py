@@ -266,12 +266,14 @@ def _notes_of_settings(
         if key.partition(".")[0] in SAME_FOR and now.get(key) != value
     ]
     if differing:
-        notes.append(f"set for the copy, as for the source: {', '.join(differing)}. Otherwise texts are embedded again.")
+        notes.append(
+            f"set for the copy, as for the source: {', '.join(differing)}. Otherwise texts are embedded again."
+        )
     folders = [base_folder(Path(config.index)).resolve() for config in (origin, destination)]
     if has_files and folders[0] != folders[1]:
         notes.append(
-            f"files are found relative to {folders[0]}, but for the copy relative to {folders[1]}. Before you index them "
-            "for the copy, set index to a path in the first folder."
+            f"files are found relative to {folders[0]}, but for the copy relative to {folders[1]}. Before you index "
+            "them for the copy, set index to a path in the first folder."
         )
     return tuple(notes)
 

@@ -34,7 +34,7 @@ UNION SELECT id FROM s.documents WHERE id IN ({_OF_FILES}) AND btrim(text) <> ''
     AND id NOT IN (SELECT document_id FROM s.chunks)
 """  # noqa: S608 - constants
 _WITHOUT_SECTION = f"""
-SELECT DISTINCT document_id FROM s.chunks WHERE parent_id NOT IN (SELECT id FROM s.sections)
+SELECT DISTINCT document_id FROM s.chunks WHERE parent_id IS NOT NULL AND parent_id NOT IN (SELECT id FROM s.sections)
     AND document_id IN ({_OF_FILES})
 """  # noqa: S608 - constants
 _UNLISTED = """
