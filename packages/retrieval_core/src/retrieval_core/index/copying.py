@@ -17,7 +17,7 @@ from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, CLOSE
 from retrieval_core.config import RetrievalConfig, check_complete
 from retrieval_core.config.remembered import by_key, remember
-from retrieval_core.errors import IndexBusyError, IndexNotFoundError, InvalidParameterError, StoreError
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError
 from retrieval_core.index.settings import (
     ON_DISK,
     base_folder,
@@ -590,9 +590,7 @@ class _Copy:
 
         try:
             return await attempt()
-        except IndexBusyError:
-            raise
-        except Exception as error:  # noqa: BLE001 - raised again if another attempt can't help
+        except Exception as error:  # noqa: BLE001 - raised again if another attempt can't help; a busy index is waited for
             return await retry(error, attempt, self._policies[id(store)], SystemClock(), lambda: _LONGEST_WAIT)
 
 
