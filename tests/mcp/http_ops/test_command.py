@@ -212,6 +212,10 @@ def test_every_setting_can_be_set_by_the_environment() -> None:
         "max_waiting": "20",
         "request_seconds": "1.5",
         "shutdown_seconds": "0",
+        "workers": "2",
+        "stateless": "true",
+        "requests_per_minute": "60",
+        "drain_seconds": "3",
     }
     assert values.keys() == HttpSettings.model_fields.keys()
     environment = {f"RETRIEVAL_MCP__HTTP__{name.upper()}": value for name, value in values.items()}
@@ -234,9 +238,9 @@ def test_a_misspelt_setting_is_told_with_the_right_name() -> None:
     assert "my-secret" not in str(caught.value)
 
 
-def test_a_former_setting_names_what_takes_its_place() -> None:
-    """A limit that is not held any more must not be passed over."""
+def test_a_limit_of_no_requests_is_refused() -> None:
+    """Without the setting, there is no limit."""
+    assert read_settings(environment={"RETRIEVAL_MCP__HTTP__REQUESTS_PER_MINUTE": "60"}).http.requests_per_minute == 60
     with pytest.raises(ConfigurationError) as caught:
-        read_settings(environment={"RETRIEVAL_MCP__HTTP__REQUESTS_PER_MINUTE": "60"})
-    assert "requests_per_minute was removed" in str(caught.value)
-    assert "limit_req in nginx" in str(caught.value)
+        read_settings(environment={"RETRIEVAL_MCP__HTTP__REQUESTS_PER_MINUTE": "0"})
+    assert "RETRIEVAL_MCP__HTTP__REQUESTS_PER_MINUTE" in str(caught.value)

@@ -14,9 +14,11 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
+from retrieval_core_mcp import read_settings
 from support.http_process import HttpProcess
 from support.http_service import HttpSettings, hashed
 from support.mcp_command import read_options
@@ -26,6 +28,14 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 UNIT = (ROOT / "packages/mcp_server/retrieval-mcp.service").read_text(encoding="utf-8")
 CONTAINER = (ROOT / "packages/mcp_server/Containerfile").read_text(encoding="utf-8")
+
+DEPLOY = ROOT / "deploy"
+TEMPLATE = (DEPLOY / "retrieval-mcp@.service").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+COMPOSE_KEYS = {
+    "build", "command", "depends_on", "deploy", "environment", "healthcheck", "image", "ports", "restart",
+    "stop_grace_period", "volumes",
+}  # fmt: skip
 
 
 def line_of(text: str, word: str) -> str:
@@ -46,6 +56,69 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit.write_text(UNIT.replace("ProtectHome=", "ProtectHouse="))
     checked = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
     assert "ProtectHouse" in checked.stderr
+
+
+def test_systemd_accepts_the_unit_of_several_services(tmp_path: Path) -> None:
+    """Each is an instance of it, named after its port."""
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / "retrieval-mcp@8001.service"
+    unit.write_text(TEMPLATE.replace("/opt/retrieval/bin/retrieval-mcp", sys.executable))
+    checked = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
+    ours = [line for line in checked.stderr.splitlines() if "retrieval-mcp" in line]
+    assert (checked.returncode, ours) == (0, [])
+
+
+def test_several_services_share_what_the_page_says(tmp_path: Path) -> None:
+    """The settings of both examples are valid, and are those with which processes share all that they can."""
+    given = {"POSTGRES_PASSWORD": "secret", "HEALTH_TOKEN": "well", "TOKENS": hashed("token")}
+    written = {name: re.sub(r"\$\{(\w+)[^}]*\}", lambda found: given[found[1]], str(value))
+               for name, value in COMPOSE["services"]["service"]["environment"].items()}  # fmt: skip
+    lines = (DEPLOY / "retrieval-mcp.env").read_text(encoding="utf-8").replace("sha256:HASH", hashed("token"))
+    listed = dict(line.split("=", 1) for line in lines.splitlines() if line and not line.startswith("#"))
+    compose, systemd = (
+        read_settings(environment={**each, "RETRIEVAL_INDEX": str(tmp_path / "index.db")}) for each in (written, listed)
+    )
+    for settings in (compose, systemd):
+        assert settings.retrieval.store.kind == "postgres"
+        assert settings.retrieval.cache.kind == "redis"
+        assert settings.http.stateless
+        assert settings.http.requests_per_minute
+        assert settings.http.known_tokens()
+    service = COMPOSE["services"]["service"]
+    for settings, patience in (
+        (compose, service["stop_grace_period"].removesuffix("s")),
+        (systemd, line_of(TEMPLATE, "TimeoutStopSec")),
+    ):
+        assert int(patience) > settings.http.drain_seconds + settings.http.shutdown_seconds + 2
+    program, *options = service["command"]
+    assert program == "retrieval-mcp"
+    assert read_options(options).http == "0.0.0.0:8000"
+    assert read_options(shlex.split(line_of(TEMPLATE, "ExecStart"))[1:]).http == "127.0.0.1:%i"
+
+
+def test_the_compose_file_names_only_what_there_is() -> None:
+    """Its services, volumes, files and keys exist."""
+    services = COMPOSE["services"]
+    assert COMPOSE.keys() <= {"name", "services", "volumes"}
+    for service in services.values():
+        assert service.keys() <= COMPOSE_KEYS
+        assert ("image" in service) != ("build" in service)
+        assert service.get("depends_on", {}).keys() <= services.keys()
+        for needed, how in service.get("depends_on", {}).items():
+            assert how == {"condition": "service_healthy"}
+            assert "healthcheck" in services[needed]
+        for volume in service.get("volumes", ()):
+            source, target = volume.split(":")[:2]
+            assert target.startswith("/")
+            assert source in COMPOSE["volumes"] or source == "./models" or (DEPLOY / source).is_file()
+    build = services["service"]["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).samefile(ROOT / "packages/mcp_server/Containerfile")
+    extras = re.findall(r"^(\w+) = \[", (ROOT / "packages/retrieval_core/pyproject.toml").read_text(), re.MULTILINE)
+    assert set(build["args"]["EXTRAS"].split(",")) <= set(extras)
+    assert "server service:8000 resolve;" in (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    assert all("127.0.0.1:" in port for port in services["proxy"]["ports"])  # it has no TLS
 
 
 def test_both_wait_for_requests_and_have_options_that_there_are() -> None:

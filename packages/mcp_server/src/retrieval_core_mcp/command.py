@@ -111,6 +111,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     add("--index", metavar="FILE|NAME=FILE", action="append", help=INDEX_HELP)
     http = "serve HTTP: MCP at /mcp, API at /v1 (127.0.0.1:8000)"
     add("--http", metavar="HOST:PORT", nargs="?", const="", help=http)
+    add("--workers", metavar="N", help="with --http: answer with N processes (1)")
     add("--folder", metavar="FOLDER", help="index this folder at the start; its index is in .retrieval")
     add("--description", metavar="TEXT", help=DESCRIPTION_HELP)
     add("--allow-writes", action="store_true", help="let clients index files in --root and remove documents")
@@ -132,6 +133,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
             near = ["--http HOST:PORT"]
         hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
         parser.error(f"unknown {'option' if given.startswith('-') else 'argument'} {given!r:.80}; {hint}")
+    if options.workers is not None and options.http is None:
+        parser.error("--workers is for --http")
     if options.watch and options.roots and len(options.index or ()) > 1:
         parser.error("--watch with several indexes follows the folder of each index. Remove --root")
     return options
@@ -165,9 +168,11 @@ def _http(options: argparse.Namespace, *, is_open: bool) -> Callable[[], int]:
     http: dict[str, Any] = {"host": host if colon else port} if options.http else {}
     if colon:
         http["port"] = port
+    if options.workers is not None:
+        http["workers"] = options.workers
     token = new_token()
     settings = _settings(options, {**http, "tokens": (hashed(token),)} if is_open else http)
-    embedder = preloaded_embedder(settings.retrieval)
+    embedder = preloaded_embedder(settings.retrieval) if settings.http.workers == 1 else None
     from retrieval_core_mcp.http.serve import say_where, serve_http  # noqa: PLC0415 - while the model loads
 
     def run() -> int:

@@ -93,6 +93,7 @@ class Admission:
         self._requests = Places(most, "the service is busy; ask again in a moment")
         self._streams = Places(most_streams, "too many streams are open; open another one in a moment")
         self._ending = False
+        self._draining = False
 
     @property
     def in_progress(self) -> int:
@@ -103,6 +104,11 @@ class Admission:
     def is_ending(self) -> bool:
         """Whether all further requests are refused."""
         return self._ending
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the process ends soon, and should get no further requests."""
+        return self._draining or self._ending
 
     def arriving(self, caller: str | None = None) -> AbstractContextManager[None]:
         """Return the context in which a body is received, for a request that has no place yet.
@@ -130,6 +136,10 @@ class Admission:
         if self._ending:
             raise ending()
         return places.held(caller)
+
+    def drain(self) -> None:
+        """Report that the process is not ready any more; requests are still taken."""
+        self._draining = True
 
     def end(self) -> None:
         """Refuse all further requests, and end the streams that wait."""

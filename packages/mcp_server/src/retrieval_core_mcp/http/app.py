@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from retrieval_core.run.clock import Clock
     from retrieval_core.run.observe import Metrics
     from retrieval_core.service.served import ServedIndexes
+    from retrieval_core_mcp.http.rates import RateLimit
     from retrieval_core_mcp.http.settings import HttpSettings
 
 
@@ -40,6 +41,8 @@ def create_app(
     *,
     allow_writes: bool = False,
     clock: Clock | None = None,
+    rate: RateLimit | None = None,
+    is_warm: bool = False,
 ) -> Gate:
     """Return the service; it closes the indexes when it ends.
 
@@ -49,6 +52,8 @@ def create_app(
         admission: Bounds the requests; for who wants to end them.
         allow_writes: Whether documents may be written and removed.
         clock: Measures the age of an issuer's keys; by default the system's.
+        rate: Bounds the requests of each token in a minute.
+        is_warm: Whether it begins to answer when the models are loaded, or when that failed.
 
     Raises:
         ConfigurationError: The tokens cannot be used.
@@ -56,20 +61,26 @@ def create_app(
     tokens = settings.known_tokens()
     admission = admission or Admission(settings.max_requests, settings.max_sessions)
     counted = HttpMetrics()
-    service = HttpService(indexes, settings, metrics, counted, Files(settings), allow_writes, _document)
+    service = HttpService(indexes, settings, metrics, counted, Files(settings), allow_writes, _document, admission)
     endpoint = McpEndpoint(mcp, settings)
 
     @asynccontextmanager
     async def lifespan(_app: object) -> AsyncGenerator[None]:
         for served in indexes:
             served.start()
+        if rate is not None:
+            await rate.load()
         freezing = asyncio.create_task(_freeze(indexes))
+        if is_warm:
+            await freezing
         try:
             async with endpoint.run():
                 yield
         finally:
             freezing.cancel()
             await indexes.aclose()
+            if rate is not None:
+                await rate.aclose()
 
     routes = [
         *service.routes(ROWS),
@@ -78,7 +89,7 @@ def create_app(
         Route(FILES + "{name}", show_page, methods=["GET"]),
     ]
     router = Router(routes, redirect_slashes=False, lifespan=lifespan)
-    return Gate(router, settings, tokens, admission, counted, clock=clock or SystemClock())
+    return Gate(router, settings, tokens, admission, counted, clock=clock or SystemClock(), rate=rate)
 
 
 def _document() -> dict[str, Any]:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.http.arguments import AnswerQuery
     from retrieval_core_mcp.http.handling import Asked
 
+SHUTTING_DOWN = "ShuttingDown"
+"""What an index waits for in a process that ends."""
+
 
 async def answer(asked: Asked, query: AnswerQuery) -> ASGIApp:
     """Answer a question with server-sent events."""
@@ -82,8 +85,11 @@ async def health(_asked: Asked, _request: object) -> ASGIApp:
 
 
 async def readiness(asked: Asked, _request: object) -> ASGIApp:
-    """Report whether every index can be searched."""
-    problems = {served.name: await served.problem() for served in asked.context.indexes}
+    """Report whether every index can be searched, and the process goes on."""
+    if asked.served.admission.is_draining:
+        problems = dict.fromkeys((served.name for served in asked.context.indexes), SHUTTING_DOWN)
+    else:
+        problems = {served.name: await served.problem() for served in asked.context.indexes}
     waiting = {name: problem for name, problem in problems.items() if problem is not None}
     return json_response({"status": "waiting" if waiting else "ready", "waiting": waiting}, 503 if waiting else 200)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from retrieval_core.run.clock import Clock
     from retrieval_core_mcp.http.admission import Admission
     from retrieval_core_mcp.http.metrics import HttpMetrics
+    from retrieval_core_mcp.http.rates import RateLimit
     from retrieval_core_mcp.http.settings import HttpSettings
     from retrieval_core_mcp.http.tokens import BearerToken
 
@@ -68,6 +69,7 @@ class Gate:
         app: Handles the requests that pass.
         tokens: Those that are let in; if there are none, and no issuer, everybody is.
         clock: Measures the age of an issuer's keys.
+        rate: Bounds the requests of each token in a minute.
     """
 
     def __init__(
@@ -79,11 +81,13 @@ class Gate:
         metrics: HttpMetrics,
         *,
         clock: Clock,
+        rate: RateLimit | None = None,
     ) -> None:
         self._app = app
         self._tokens = tokens
         self._admission = admission
         self._metrics = metrics
+        self._rate = rate
         own = (*OWN_NAMES, *settings.allowed_hosts)
         self._hosts = frozenset(name.lower() for name in (own if settings.host in OWN_NAMES else (*own, settings.host)))
         self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.allowed_origins)
@@ -140,6 +144,8 @@ class Gate:
         if not path.startswith(SERVED):
             await self._app(scope, receive, answer.send)
             return
+        if self._rate is not None:
+            await self._rate.check("" if call.token is None else share_of(call.token))
         receive = self._pace.bound(receive)
         if (scope["method"], path) != FILE_UPLOAD:
             with self._admission.arriving(call.share):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.run.observe import Metrics
     from retrieval_core.service.served import ServedIndexes
+    from retrieval_core_mcp.http.admission import Admission
     from retrieval_core_mcp.http.envelope import Call
     from retrieval_core_mcp.http.files import Files
     from retrieval_core_mcp.http.metrics import HttpMetrics
@@ -101,6 +102,7 @@ class HttpService:
         metrics: Those of the queries, which the indexes were opened with.
         allow_writes: Whether indexes may be changed.
         document: Returns the OpenAPI document.
+        admission: Knows whether the process ends soon.
     """
 
     indexes: ServedIndexes
@@ -110,6 +112,7 @@ class HttpService:
     files: Files
     allow_writes: bool
     document: Callable[[], dict[str, Any]]
+    admission: Admission
 
     def routes(self, rows: Iterable[Row]) -> list[Route]:
         """Return the routes of rows: one per path, which knows all methods and so names them to other ones."""

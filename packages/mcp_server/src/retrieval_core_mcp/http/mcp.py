@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from retrieval_core_mcp.http.admission import has_share
@@ -33,8 +34,9 @@ KEPT_CHARACTERS = 4_000_000
 class McpEndpoint(StreamableHTTPSessionManager):
     """An ASGI application that speaks all versions of the protocol's streamable HTTP.
 
-    A client that begins with ``initialize`` gets a session. Other requests are answered without one, as those of the
-    protocol of 2026 always are. Host, origin and token are checked before, and the body is received.
+    A client that begins with ``initialize`` gets a session, unless the settings say that there are none. Other requests
+    are answered without one, as those of the protocol of 2026 always are. Host, origin and token are checked before,
+    and the body is received.
 
     If the sessions are used up, or a caller has its share (see ``Places``), a new session replaces the caller's session
     that wasn't used for longest and has no request in progress. Its client gets a 404, and opens another one. A caller
@@ -47,13 +49,20 @@ class McpEndpoint(StreamableHTTPSessionManager):
     def __init__(self, server: Server[Any], settings: HttpSettings) -> None:
         super().__init__(
             server,
+            stateless=settings.stateless or settings.workers > 1,
             max_sessions=settings.max_sessions,
             max_request_body_size=settings.max_body_bytes,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request.
+
+        Raises:
+            HTTPException: It opens a stream of a session, or ends a session, where there are none.
+        """
+        if self.stateless and scope["method"] != "POST":
+            raise HTTPException(405, headers={"Allow": "POST"})
         await self.handle_request(scope, receive, send)
 
     async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path  # noqa: TC003 - pydantic reads it
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
@@ -59,6 +58,13 @@ class HttpSettings(BaseModel):
     """The largest body of a request in bytes, except for files."""
     max_file_bytes: int = Field(default=67_108_864, ge=1)
     """The largest file that may be sent, in bytes."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """The number of processes that answer at the port. Several answer MCP without sessions."""
+    stateless: bool = False
+    """Whether MCP is answered without sessions, so that any of several processes behind a proxy can answer."""
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    """The most requests in a minute of a token, or of all tokens of a tenant. Several processes count them together in
+    the Redis server of the result cache, if there is one."""
     max_requests: int = Field(default=64, ge=1)
     """The most requests in progress at a time; one more is answered with 503. Tokens, or tenants, share them."""
     max_sessions: int = Field(default=1_000, ge=1)
@@ -75,17 +81,9 @@ class HttpSettings(BaseModel):
     answer. A search ends earlier, by ``deadline_seconds`` of the configuration."""
     shutdown_seconds: float = Field(default=10.0, ge=0)
     """Seconds that requests in progress may go on after the signal to end."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_no_former_setting(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and "requests_per_minute" in values:
-            msg = (
-                "requests_per_minute was removed: limit requests in the proxy before the service, with limit_req in "
-                "nginx or rate_limit in Caddy, see docs/http.md#behind-a-proxy"
-            )
-            raise ValueError(msg)
-        return values  # pyright: ignore[reportUnknownVariableType]
+    drain_seconds: float = Field(default=0.0, ge=0)
+    """Seconds after the signal to end in which requests are still answered, while ``/readyz`` answers 503: a proxy that
+    asks for it sends no more of them."""
 
     @field_validator("base_url")
     @classmethod

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections import Counter
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -90,6 +90,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 LONGEST_WAIT = 120.0
 """Seconds; a service that asks for a longer wait ends the run, and the next run goes on from there."""
+
+SHARES = 8
+"""Parts of the chunks without vectors, of which each is embedded by one process at a time."""
+_WRITING, _EMBEDDING = "writing files", "embedding"
+"""Work that one process at a time does."""
 
 
 def approximate_tokens(text: str) -> int:
@@ -212,9 +217,12 @@ class Ingester:
             async for batch in batches(
                 self._read_all(files, known, damaged, again, isolated=isolated, skipping=gitignore)
             ):
-                former = await self._former_vectors(batch, {*(again or ()), *chain.from_iterable(damaged.values())})
-                words_first = words_first or (self._late is not None and chunks_in(batch) >= CHUNKS_PER_WRITE)
-                writes += await self._write(batch, former, words_first=words_first)
+                async with self._claimed(_WRITING):
+                    if self._store.has_claims and again is None:
+                        batch = await self._without_written(batch, damaged)  # noqa: PLW2901 - the rest of it
+                    former = await self._former_vectors(batch, {*(again or ()), *chain.from_iterable(damaged.values())})
+                    words_first = words_first or (self._late is not None and chunks_in(batch) >= CHUNKS_PER_WRITE)
+                    writes += await self._write(batch, former, words_first=words_first)
                 tally.count(batch)
                 await record()
                 if on_progress is not None:
@@ -530,6 +538,36 @@ class Ingester:
         removed = tuple(sorted(existing.keys() - seen))
         yield Finished(file, now_known, removed=removed, unchanged=unchanged, notes=tuple(notes))
 
+    @asynccontextmanager
+    async def _claimed(self, work: str, *, is_patient: bool = True) -> AsyncGenerator[bool]:
+        """Claim a piece of work, and again if that can help; see :meth:`Store.claimed`."""
+        async with AsyncExitStack() as stack:
+
+            async def claim() -> bool:
+                return await stack.enter_async_context(self._store.claimed(work, is_patient=is_patient))
+
+            yield await self._call(claim)
+
+    async def _without_written(self, batch: Batch, damaged: Mapping[str, frozenset[str]]) -> Batch:
+        """Return what of a batch no other process has written since it was read."""
+        rest: Batch = []
+        states = await self._store.sources()
+        held: dict[str, Mapping[str, str]] = {}
+        for item in batch:
+            source = item.document.source if isinstance(item, Prepared) else item.file.source
+            if source in damaged:
+                rest.append(item)
+            elif isinstance(item, Prepared):
+                if source not in held:
+                    held[source] = await self._store.documents_of(source)
+                if held[source].get(item.document.id) != item.document.content_hash:
+                    rest.append(item)
+            elif item.state is not None and states.get(source) == item.state:
+                rest.append(Finished(item.file, unchanged=item.state.documents))
+            else:
+                rest.append(item)
+        return rest
+
     async def _skipped(self, file: FoundFile, state: SourceState | None, digest: str) -> Finished | None:
         """Return the end of a file whose content is not to be searched; ``None`` for other files.
 
@@ -606,6 +644,22 @@ class Ingester:
             return
         waiting = await self._late.unembedded()
         tally.to_embed = len(waiting)
+        if not self._store.has_claims:
+            await self._embed(waiting, tally, on_progress)
+            return
+        shares = sorted({_share_of(content_hash) for content_hash in waiting.values()})
+        for is_patient in (False, True):  # those that another process embeds are awaited at last: it may be killed
+            for share in tuple(shares):
+                async with self._claimed(f"{_EMBEDDING} {share}", is_patient=is_patient) as is_ours:
+                    if is_ours:
+                        left = await self._late.unembedded()
+                        own = {chunk_id: text for chunk_id, text in left.items() if _share_of(text) == share}
+                        await self._embed(own, tally, on_progress)
+                        shares.remove(share)
+
+    async def _embed(self, waiting: Mapping[str, str], tally: Tally, on_progress: OnProgress | None) -> None:
+        """Embed passages by their ids, with the hashes of their texts."""
+        assert self._late is not None  # noqa: S101 - the caller has looked
         known: dict[str, Vector] = {}
         for ids in equal_together(waiting):
             chunks = tuple((await self._store.fetch(FetchRequest(chunk_ids=ids))).chunks.values())
@@ -732,6 +786,11 @@ def _missing(discovery: Discovery, known: Mapping[str, SourceState]) -> list[tup
         path, reason = missing[0]
         raise UnreadableFileError(str(path), reason)
     return missing
+
+
+def _share_of(content_hash: str) -> int:
+    """Return the share of the work that the chunks of a text are in; equal texts are embedded together."""
+    return int(sha256(content_hash.encode()).hexdigest(), 16) % SHARES
 
 
 def _refuse_id(file: FoundFile, document_id: str, owner: str) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from math import fsum, isfinite
 from operator import attrgetter
@@ -37,7 +37,7 @@ from retrieval_core.ports.transformers import are_candidates
 from retrieval_core.types.filters import OPERATORS, operators_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from retrieval_core.ports.index_values import (
         Change,
@@ -155,6 +155,7 @@ class Store(ABC):
         is_costly: Whether each candidate costs time or money. A search of one side then requests no more candidates
             than can become results.
         keeps_documents: Whether it keeps texts of whole documents and sections, and not only chunks.
+        has_claims: Whether :meth:`claimed` keeps other processes away.
     """
 
     capabilities: frozenset[Capability] = frozenset()
@@ -162,6 +163,7 @@ class Store(ABC):
     filter_operators: frozenset[str] = OPERATORS
     is_costly: bool = False
     keeps_documents: bool = True
+    has_claims: bool = False
     _closed = False
     _can_hold = False
     _vector_size: int | None = None
@@ -498,6 +500,25 @@ class Store(ABC):
             OSError: The folder of the index cannot be written.
         """
         await self._read_or(None, self._remember, settings)
+
+    @asynccontextmanager
+    async def claimed(self, work: str, *, is_patient: bool = True) -> AsyncGenerator[bool]:  # noqa: ARG002
+        """Keep other processes from the same work on this index while the context lasts; it ends with the process.
+
+        A store without claims keeps nobody away.
+
+        Args:
+            work: Names the work.
+            is_patient: Whether to wait while another process does it.
+
+        Yields:
+            Whether the work is this process's; false only if another one does it, and this one doesn't wait.
+
+        Raises:
+            RetrievalError: The store can't be reached.
+        """
+        self._check_open()
+        yield True
 
     async def find_damage(self, document_ids: Collection[str] | None = None) -> StoredDamage:
         """Compare what is stored with the checksums that were written with it. Nothing is written.

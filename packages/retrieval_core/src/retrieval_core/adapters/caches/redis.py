@@ -112,6 +112,8 @@ class _Pipeline(Protocol):
     def getrange(self, key: str, start: int, end: int) -> object: ...
     def set(self, name: str, value: bytes, *, px: int | None = None, nx: bool = False) -> object: ...
     def delete(self, name: str) -> object: ...
+    def incrby(self, name: str, amount: int) -> object: ...
+    def pexpire(self, name: str, time: int) -> object: ...
     async def execute(self, *, raise_on_error: bool) -> list[Any]: ...
     async def reset(self) -> None: ...
 
@@ -275,6 +277,24 @@ class RedisCache(ResultCache):
         pipeline.set(self._token_key, token)
         await self._execute(pipeline)
         self._token = token
+
+    async def count(self, key: str, by: int = 1, *, seconds: float) -> int:
+        """Add to a number that all processes share, and return it.
+
+        Args:
+            key: Names the number; one that is not there is 0.
+            by: May be negative, or 0.
+            seconds: The number is forgotten this long after the last call.
+
+        Raises:
+            RetrievalError: As ``get()``.
+        """
+        name = f"{self._namespace}:count:{sha256(key.encode()).hexdigest()}"
+        pipeline = await self._pipeline()
+        pipeline.incrby(name, by)
+        pipeline.pexpire(name, round(seconds * 1000))
+        count, _ = await self._execute(pipeline)
+        return count
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. Closing twice is fine; another call connects again."""

@@ -198,6 +198,27 @@ class Session:
         notice = {"channel": self._channel, "version": f"{token}:{row[0]}"}
         await view.run("SELECT pg_notify(%(channel)s, %(version)s)", notice)
 
+    @asynccontextmanager
+    async def claimed(self, work: str, *, is_patient: bool) -> AsyncGenerator[bool]:
+        """Hold a lock of the server on a connection of its own, with which it ends; see :meth:`Store.claimed`.
+
+        Raises:
+            RetrievalError: As of :meth:`reading`.
+        """
+        lock = {"name": f"retrieval-core {self._name} {work}"}
+        kind = "pg_advisory_lock" if is_patient else "pg_try_advisory_lock"
+        with _translated(self._location):
+            connection = await _connect(self._url)
+        try:
+            with _translated(self._location):
+                # A machine that is gone holds its locks for two minutes, in place of hours.
+                await connection.execute("SELECT set_config('tcp_keepalives_idle', '60', false)")
+                found = await self.execute(connection, f"SELECT {kind}(hashtextextended(%(name)s, 0))", lock)
+                is_ours = is_patient or await found.fetchone() == (True,)
+            yield is_ours
+        finally:
+            await connection.close()
+
     async def index_vectors(self, dimension: int) -> None:
         """Make the index of vectors, unless another process does so; reading and writing go on meanwhile."""
         if dimension > schema.LARGEST_INDEXED:
@@ -342,7 +363,10 @@ class Session:
             await connection.execute("COMMIT")
         except _AbsentError as error:
             await connection.execute("ROLLBACK")
-            self._refuse_others(await self._relations(connection))
+            relations = await self._relations(connection)
+            is_new = isinstance(error.__cause__, (errors.UndefinedTable, errors.InvalidSchemaName))
+            if not (is_new and _MANIFEST in relations):  # else another process has made it since
+                self._refuse_others(relations)
             msg = f"there is no index at {self._location}; make one with: retrieval index PATH…"
             raise IndexNotFoundError(msg) from error
         except BaseException:

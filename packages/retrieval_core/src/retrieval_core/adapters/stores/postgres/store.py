@@ -88,6 +88,7 @@ class PostgresStore(LoadsPackage, StoreBase):
 
     package: ClassVar[str] = "psycopg"
     Settings = PostgresSettings
+    has_claims = True
 
     def __init__(
         self,
@@ -224,6 +225,12 @@ class PostgresStore(LoadsPackage, StoreBase):
             state = view.state
         if not state.is_indexed and state.chunks >= vectors.INDEXED_FROM and state.manifest.dimension is not None:
             await (await self._opened()).index_vectors(state.manifest.dimension)
+
+    @asynccontextmanager
+    async def claimed(self, work: str, *, is_patient: bool = True) -> AsyncGenerator[bool]:
+        """Keep other processes from the same work; see :meth:`Store.claimed`."""
+        async with (await self._opened()).claimed(work, is_patient=is_patient) as is_ours:
+            yield is_ours
 
     async def _close(self) -> None:
         if self._session is not None:
