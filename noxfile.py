@@ -28,7 +28,7 @@ EXTRAS = "all"
 PARALLEL = ("--numprocesses", "auto")
 TESTS = (
     *("test", "test-files", "test-langchain", "test-llamaindex"),
-    *("test-observe", "test-postgres", "test-qdrant", "test-redis"),
+    *("test-foreign", "test-observe", "test-postgres", "test-qdrant", "test-redis"),
 )
 """The dependency groups of all tests of the packages."""
 QUICK = {"HYPOTHESIS_PROFILE": "quick", "CALLS": "400"}
@@ -137,6 +137,7 @@ def types(session: nox.Session) -> None:
         *group(
             "test",
             "test-files",
+            "test-foreign",
             "test-frameworks",
             "test-langchain",
             "test-llamaindex",

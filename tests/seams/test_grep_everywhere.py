@@ -19,7 +19,7 @@ pytest.importorskip("re2", reason="the extra grep")
 
 from retrieval_core import Chunk, Document, load_config, open_index
 from retrieval_core.adapters.stores.first_run import remove_progress, write_progress
-from retrieval_core.errors import IndexNotFoundError, SearchError, StoreError
+from retrieval_core.errors import IndexNotFoundError, SearchError
 from retrieval_core.service.contents import IndexRequest, describe_index
 from retrieval_core.service.emptiness import explain_emptiness
 from retrieval_core.service.grep import GrepRequest, grep
@@ -97,7 +97,8 @@ def test_every_store_gives_the_same_lines(tmp_path: Path, store: str) -> None:
         assert [each.id for each in index.grep("secret|beta", output="files").documents] == ["own"]
 
 
-def test_a_collection_of_another_program_says_that_it_cannot_be_listed(tmp_path: Path) -> None:
+def test_a_collection_of_another_program_is_read(tmp_path: Path) -> None:
+    """A point without a document's ID is a document of its own."""
     client: Any = pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed")
     from retrieval_core.adapters.stores.qdrant import QdrantStore
 
@@ -109,11 +110,8 @@ def test_a_collection_of_another_program_says_that_it_cannot_be_listed(tmp_path:
     other.close()
     embedder = FakeEmbedder(4)
     store = QdrantStore(path=place, embedder_id=embedder.id, dimension=4)
-    with (
-        open_index(store=store, embedder=embedder) as index,
-        pytest.raises(StoreError, match="its documents cannot be listed"),
-    ):
-        index.grep("valve")
+    with open_index(store=store, embedder=embedder) as index:
+        assert shown(index.grep("valve")) == [("1", 1, "a valve")]
 
 
 def test_lines_of_pdf_and_word_files_have_their_pages(tmp_path: Path) -> None:

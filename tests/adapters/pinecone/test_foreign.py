@@ -19,6 +19,8 @@ from support.pinecone_support import run
 from support.wire_server import WireServer
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from retrieval_core.adapters.stores.pinecone import PineconeStore
 
 REVIEWS = {
@@ -161,19 +163,22 @@ def test_llamaindex_nodes_are_understood() -> None:
 
 
 def test_langchain_records_are_understood() -> None:
-    """With the preset or without it, the key ``text`` holds the passage; the rest is metadata."""
+    """The key ``text`` holds the passage; the rest is metadata. With the preset, the source is the document."""
 
-    async def test(store: PineconeStore) -> None:
-        chunk = (await store.search(SearchRequest(1, vector=unit(0))))[0].chunk
-        assert chunk is not None
-        assert (chunk.text, chunk.source, chunk.document_id) == ("Hello", "x.pdf", "u1")
-        assert dict(chunk.metadata) == {"source": "x.pdf", "page": 3.0}
+    def reads(document_id: str) -> Callable[[PineconeStore], Awaitable[None]]:
+        async def test(store: PineconeStore) -> None:
+            chunk = (await store.search(SearchRequest(1, vector=unit(0))))[0].chunk
+            assert chunk is not None
+            assert (chunk.text, chunk.source, chunk.document_id) == ("Hello", "x.pdf", document_id)
+            assert dict(chunk.metadata) == {"source": "x.pdf", "page": 3.0}
+
+        return test
 
     service = PineconeService(DIMENSION)
     service.put("u1", unit(0), {"text": "Hello", "source": "x.pdf", "page": 3})
     with WireServer(service) as server:
-        run(server, test)
-        run(server, test, fields="langchain")
+        run(server, reads("u1"))
+        run(server, reads("x.pdf"), fields="langchain")
 
 
 @pytest.mark.parametrize("metadata", [{}, {"body": "x"}, {"text": 3}, {"_node_content": "{"}, {"_node_content": "[]"}])

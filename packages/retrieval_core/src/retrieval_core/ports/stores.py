@@ -274,9 +274,10 @@ class Store(ABC):
                 await self.search(SearchRequest(1, vector=np.full(dimension, dimension**-0.5, dtype=np.float32)))
         waiting = f", {info.unembedded:,} not embedded yet" if info.unembedded else ""
         unused = f", unused vectors: {', '.join(manifest.vectors)}" if manifest is not None and manifest.vectors else ""
-        documents = f"{info.documents:,} document{'s' * (info.documents != 1)}"
+        is_counted = info.documents or not info.chunks  # those of another program's collection are not
+        documents = f"{info.documents:,} document{'s' * (info.documents != 1)}, " if is_counted else ""
         chunks = f"{info.chunks:,} chunk{'s' * (info.chunks != 1)}"
-        return f"{info.location}: {documents}, {chunks}{waiting}{unused}"
+        return f"{info.location}: {documents}{chunks}{waiting}{unused}"
 
     async def aclose(self) -> None:
         """Close files, connections and threads; further calls are errors. Closing twice is fine."""

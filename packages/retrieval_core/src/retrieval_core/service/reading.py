@@ -431,11 +431,15 @@ def _listed(names: Sequence[str]) -> str:
 async def read_neighbors(context: ServiceContext, request: NeighborsRequest) -> NeighborsResponse:
     """Return a chunk and the chunks before and after it in its document, in order.
 
+    If another program wrote the chunk without its position, its neighbors are unknown: only the chunk is returned.
+
     Raises:
         NotFoundError: There is no such chunk that the caller may see.
         StoreError: The index can't be read.
     """
     own = await read_chunk(context, ChunkRequest(id=request.id, index=request.index))
+    if not own.has_position:
+        return NeighborsResponse(own, (own,))
     store, place = await context.index(request.index).store(), own.chunk_index
     near = ChunkRange(own.document_id, max(0, place - request.before), place + request.after)
     found = await store.fetch(FetchRequest(chunk_ids=(own.id,), ranges=(near,), filter=context.tenant))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Matrix: TypeAlias = NDArray[np.float32]
     """Several embeddings, shape ``(count, dimension)``."""
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID_OR_HASH = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}", re.IGNORECASE)
 
 JSON: TypeAlias = "str | int | float | bool | list[JSON] | tuple[JSON, ...] | Mapping[str, JSON] | None"
 Metadata: TypeAlias = "Mapping[str, JSON]"
@@ -412,6 +412,11 @@ class Chunk(Display):
             raise wrong_type(self, "timestamp", "a datetime or None")
 
     @property
+    def has_position(self) -> bool:
+        """Whether ``chunk_index`` is known; records of another program may lack it."""
+        return "chunk_index" not in self.missing_fields
+
+    @property
     def indexed_text(self) -> str:
         """The text that is embedded and searched: title and headings, then the text of the chunk.
 
@@ -497,8 +502,8 @@ def format_citation(place: Place) -> str:
 
 
 def name_document(document_id: str, source: str | None) -> str:
-    """Return what results call a document: its ID, or the source of one whose ID is a UUID, if known."""
-    return (_UUID.fullmatch(document_id) and source) or document_id
+    """Return what results call a document: its ID, or the source, if known, of one whose ID is a UUID or a SHA-256."""
+    return (_UUID_OR_HASH.fullmatch(document_id) and source) or document_id
 
 
 def format_range(first: int, last: int) -> str:

@@ -6,12 +6,14 @@ Nothing is guessed: the setting ``fields`` says which field of a record holds wh
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from retrieval_core.adapters.stores.base import StoreBase
+from retrieval_core.config import without_secrets
 from retrieval_core.errors import IndexFormatError, InvalidParameterError
 from retrieval_core.types import Chunk, PageSpan
 
@@ -32,6 +34,8 @@ JSON_FIELD = "json"
 """The key for a field with JSON as text; paths lead into it as into an object."""
 _HIDDEN = "hidden"
 """The key, for presets only, of fields that are not a chunk's metadata."""
+_MARKS = "marks"
+"""The key, for presets only, of fields by which a record is recognised, if no object or JSON shows its program."""
 
 _DEFAULT = {
     "text": ("text", "content", "review_text"),
@@ -46,9 +50,22 @@ _DEFAULT = {
 }
 """The specification's names: fields of a chunk's metadata. The first one that a record has counts."""
 _NODE = "_node_content"
+_BY_SOURCE = (*_DEFAULT["document_id"], "source")
+"""LangChain keeps no ID of a document; its loaders write the file or the address."""
+_HAYSTACK = {
+    "document_id": ("source_id", *_DEFAULT["document_id"]),
+    "chunk_index": ("split_id", *_DEFAULT["chunk_index"]),
+    "page": ("page_number",),
+    "source": (*_DEFAULT["source"], "file_path"),
+}
+"""Haystack's splitters and converters write these into a document's metadata."""
 PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "default": {},
-    "langchain": {"text": ("page_content",), METADATA: ("metadata",)},
+    "langchain": {
+        "text": ("page_content",),
+        METADATA: ("metadata",),
+        "document_id": tuple(f"metadata.{name}" for name in _BY_SOURCE),
+    },
     "llamaindex": {
         JSON_FIELD: (_NODE,),
         "text": (f"{_NODE}.text", f"{_NODE}.text_resource.text", "text"),
@@ -56,13 +73,22 @@ PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "source": ("source", "source_url", "url", "file_path"),
         _HIDDEN: ("_node_type", "document_id", "doc_id", "ref_doc_id"),
     },
-    "haystack": {"text": ("content",), METADATA: ("meta",)},
+    "haystack": {
+        "text": ("content",),
+        METADATA: ("meta",),
+        **{ours: tuple(f"meta.{name}" for name in theirs) for ours, theirs in _HAYSTACK.items()},
+        "chunk_id": ("id",),
+    },
 }
 """Fields of records by program: names that differ from the default ones, as paths."""
 FLAT_PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = {
     **PRESETS,
-    "langchain": {"text": ("text",)},
-    "haystack": {"text": ("content",)},
+    "langchain": {"text": ("text",), "document_id": _BY_SOURCE},
+    "haystack": {
+        "text": ("content",),
+        **_HAYSTACK,
+        _MARKS: ("source_id", "split_id"),
+    },
 }
 """The same for a store whose records contain no objects."""
 
@@ -78,6 +104,14 @@ _NAMES_IN_PAYLOADS = {
     "chunk_index": "chunk_index",
     "total_chunks": "total_chunks",
 }
+_CONSEQUENCES = {
+    "document_id": "a document ID, so each record is a separate document. If a field names the document, map it: "
+    'document_id = "..."',
+    "chunk_index": "positions in the document, so there are no neighbors, and chunks of a document are in no order. If "
+    'a field counts the chunks, map it: chunk_index = "..."',
+    "source": 'a source, so results are cited by ID. If a field has the path or URL, map it: source = "..."',
+}
+"""What it means for a user that records lack a field of a chunk."""
 _MOST_POSITIONS = 100
 _DIGITS = 10
 
@@ -92,6 +126,7 @@ class FieldMapping:
         metadata: The path to the object with the chunk's metadata; empty for the record itself.
         json: Fields with JSON as text.
         hidden: Fields that are not metadata.
+        marks: Fields that a record of the preset's program has.
         mapped: Fields that do not have their default names.
     """
 
@@ -100,6 +135,7 @@ class FieldMapping:
     metadata: FieldPath
     json: frozenset[str]
     hidden: frozenset[str]
+    marks: frozenset[str]
     mapped: frozenset[str]
 
     @classmethod
@@ -129,6 +165,7 @@ class FieldMapping:
         names = {**presets[preset], **{ours: (theirs,) for ours, theirs in given.items()}}
         as_json = frozenset(names.pop(JSON_FIELD, ()))
         hidden = frozenset(names.pop(_HIDDEN, ())) | as_json
+        marks = frozenset(names.pop(_MARKS, ())) | as_json
 
         def path(name: str) -> FieldPath:
             return (name,) if is_flat and name.partition(".")[0] not in as_json else tuple(name.split("."))
@@ -136,7 +173,7 @@ class FieldMapping:
         metadata = next(map(path, names.pop(METADATA, ())), ())
         paths = {ours: tuple((*metadata, name) for name in default) for ours, default in _DEFAULT.items()}
         paths |= {ours: tuple(map(path, theirs)) for ours, theirs in names.items()}
-        return cls(section, paths, metadata, as_json, hidden, frozenset(names))
+        return cls(section, paths, metadata, as_json, hidden, marks.union(metadata[:1]), frozenset(names))
 
     @property
     def id(self) -> str:
@@ -164,6 +201,21 @@ class FieldMapping:
             is_both = ours in WRITTEN_AS_TEXT and isinstance(stored, (int, float))
             seen[ours] = (value, stored) if is_both else value
         return seen
+
+    def document_id(self, record: Mapping[str, Any]) -> str | None:
+        """Return the document ID that a record has; ``None`` if it counts as a document of its own."""
+        return _as_text(self._stored(self._parsed(record), "document_id"))
+
+    def lacks(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return what some records lack under this mapping, each with what that means for a user."""
+        parsed = [self._parsed(record) for record in records]
+        found: list[str] = []
+        if count := sum(self._text(record) is None for record in parsed):
+            found.append(f"the text of {count} of {len(parsed)} sampled records. A search leaves such records out.")
+        for ours, consequence in _CONSEQUENCES.items():
+            if all(_HOW_TO_READ[ours](self._stored(record, ours)) is None for record in parsed):
+                found.append(consequence)
+        return found
 
     def check(self, records: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Raise :class:`IndexFormatError` if none of some records, given by their ids, has a text."""
@@ -270,25 +322,68 @@ class ForeignStore(StoreBase):
         self._mapping = FieldMapping.load(fields, f"store.{self.kind}.fields", is_flat=self.is_flat)
 
     async def probe(self) -> str:
-        """Describe the index, search it once, and propose a mapping if another program filled it."""
+        """Describe the index and search it once; if another program filled it, show a record and propose a mapping."""
         try:
             return await super().probe() + await self._advice()
         except IndexFormatError as error:
-            if advice := await self._advice():
-                msg = f"the mapped fields of its records have no text{advice}"
-                raise IndexFormatError(msg) from error
+            records = await self.sample_records()
+            is_read = any(_reads(self._mapping, record) for record in records)
+            if records:
+                reason = str(error) if is_read else "the mapped fields of its records have no text"
+                raise IndexFormatError(reason + await self._advice()) from error
             raise
 
     async def _advice(self) -> str:
-        """Return the setting that reads the records of another program better; blank if the present one does."""
-        lines = propose_fields(await self.sample_records(), self.kind, self._given_fields, is_flat=self.is_flat)
-        return "" if lines is None else f". Another program wrote them. Put this into your configuration:\n{lines}"
+        """Return a record of another program, what it lacks, and the lines that read it; blank for our own index."""
+        records = await self.sample_records()
+        if not records:
+            return ""
+        fields = propose_fields(records, self.kind, self._given_fields, is_flat=self.is_flat)
+        mapping = FieldMapping.load(fields or self._given_fields, self._mapping.section, is_flat=self.is_flat)
+        found, further = await self._vector_advice()
+        parts = [". Another program wrote them.", f"A record: {show_record(records[0])}"]
+        parts += [f"Missing: {lack}" for lack in (*mapping.lacks(records), *found)]
+        if lines := ([] if fields is None else [f"fields = {_as_toml(fields)}"]) + further:
+            parts += ["Put this into your configuration:", f"[store.{self.kind}]", *lines]
+        return "\n".join(parts)
+
+    async def _vector_advice(self) -> tuple[list[str], list[str]]:
+        """Return what is not read of a collection's vectors, and lines of settings to choose one."""
+        return [], []
+
+
+_SECRET = re.compile(r"(?i)api_?key|private_?key|token|secret|passw|pwd|credential")
+_SHOWN_CHARACTERS = 60
+_SHOWN_ITEMS = 3
+_SHOWN_FIELDS = 20
+
+
+def show_record(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON on one line, with its values shortened and without anything that looks like a secret."""
+    return json.dumps(_shown(record), ensure_ascii=False, default=str)
+
+
+def _shown(value: Any, name: str = "") -> Any:
+    if isinstance(value, str):
+        if _SECRET.search(name):
+            return "[secret]"
+        # An ID may be a hash, which looks like a key.
+        line = " ".join((value if name == "id" or name.endswith("_id") else without_secrets(value)).split())
+        return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
+    if isinstance(value, Mapping):
+        items = list(cast("Mapping[str, Any]", value).items())
+        more = {"…": f"{len(items) - _SHOWN_FIELDS} more"} if len(items) > _SHOWN_FIELDS else {}
+        return {key: _shown(one, key) for key, one in items[:_SHOWN_FIELDS]} | more
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        return [_shown(one, name) for one in items[:_SHOWN_ITEMS]] + ["…"] * (len(items) > _SHOWN_ITEMS)
+    return value
 
 
 def propose_fields(
     records: Sequence[Mapping[str, Any]], kind: str, fields: Mapping[str, str] | str | None, *, is_flat: bool
-) -> str | None:
-    """Return the lines to put into the configuration; ``None`` if the present mapping is the right one.
+) -> Mapping[str, str] | str | None:
+    """Return the value of the setting ``fields`` to put into the configuration; ``None`` if the present one is right.
 
     Args:
         records: Some records of the collection.
@@ -302,10 +397,9 @@ def propose_fields(
         return None
     for preset in PRESETS:
         mapping = FieldMapping.load(preset, section, is_flat=is_flat)
-        marks = {*mapping.json, *mapping.metadata[:1]}
-        if marks and any(marks <= record.keys() and _reads(mapping, record) for record in records):
-            return f'[store.{kind}]\nfields = "{preset}"'
-    return None if is_read else f"[store.{kind}]\nfields = {_by_name(records)}"
+        if mapping.marks and any(mapping.marks <= record.keys() and _reads(mapping, record) for record in records):
+            return preset
+    return None if is_read else _by_name(records)
 
 
 def _reads(mapping: FieldMapping, record: Mapping[str, Any]) -> bool:
@@ -316,7 +410,7 @@ def _reads(mapping: FieldMapping, record: Mapping[str, Any]) -> bool:
     return True
 
 
-def _by_name(records: Sequence[Mapping[str, Any]]) -> str:
+def _by_name(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return a mapping of the field with most text, and of the object beside it if there is one."""
     lengths: dict[str, int] = {}
     objects: dict[str, None] = {}
@@ -329,7 +423,15 @@ def _by_name(records: Sequence[Mapping[str, Any]]) -> str:
     names = {"text": max(lengths, key=lengths.__getitem__, default="...")}
     if len(objects) == 1:
         names["metadata"] = next(iter(objects))
-    return "{" + ", ".join(f"{ours} = {json.dumps(theirs, ensure_ascii=False)}" for ours, theirs in names.items()) + "}"
+    return names
+
+
+def _as_toml(fields: Mapping[str, str] | str) -> str:
+    if isinstance(fields, str):
+        return json.dumps(fields)
+    return (
+        "{" + ", ".join(f"{ours} = {json.dumps(theirs, ensure_ascii=False)}" for ours, theirs in fields.items()) + "}"
+    )
 
 
 def positions_as_text(first: int, last: int) -> list[str] | None:

@@ -72,7 +72,8 @@ class Surroundings:
 def surroundings_request(hits: Sequence[Hit], settings: ContextConfig, condition: Filter | None) -> FetchRequest | None:
     """Return the one request that reads everything around all hits; ``None`` where nothing is wanted."""
     reach = _reach(settings)
-    ranges = _ranges([hit.chunk for hit in hits], reach) if reach else ()
+    placed = [hit.chunk for hit in hits if hit.chunk.has_position]
+    ranges = _ranges(placed, reach) if reach else ()
     parents: tuple[str, ...] = ()
     if settings.include_parents:
         parents = tuple(dict.fromkeys(hit.chunk.parent_id for hit in hits if hit.chunk.parent_id is not None))

@@ -286,9 +286,9 @@ class NamespaceReader:
             counter.add(chunk_fields(chunk_of(metadata)) if is_own else self._mapping.visible(name, metadata))
         return frozenset(counter.catalogue()), len(sample)
 
-    async def sample(self) -> list[tuple[str, dict[str, Any]]]:
+    async def sample(self, count: int = _SAMPLE) -> list[tuple[str, dict[str, Any]]]:
         """Return the ids and metadata of some records."""
-        answer = await self._ask(_SAMPLE, {"vector": [1.0, *[0.0] * (await self.dimension() - 1)]})
+        answer = await self._ask(count, {"vector": [1.0, *[0.0] * (await self.dimension() - 1)]})
         return [(match.id, match.metadata or {}) for match in answer.matches]
 
     def range_expression(self, part: ChunkRange) -> Expression:

@@ -36,6 +36,7 @@ from retrieval_core.errors import (
     IncompleteSearchError,
     IndexFormatError,
     InvalidParameterError,
+    ServiceError,
     StoreError,
 )
 from retrieval_core.ports import Candidate, CollectionState, Fetched, RecordDamage, StoredDamage
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 _DISTANCES = {"cosine": "Cosine", "dotproduct": "Dot", "euclidean": "Euclidean"}
 # Ranges that are asked for at once: far more than a query has neighbours.
 _RANGES = 100
+_TOO_MUCH = 400
+"""The status with which Pinecone refuses so large an answer."""
 
 
 class PineconeSettings(AdapterSettings):
@@ -296,10 +299,23 @@ class PineconeStore(LoadsPackage, ForeignStore):
 
     async def _document_ids(self) -> Sequence[str]:
         ids = await self._catalog.document_ids()
-        if not ids and (await self.describe()).chunks:
-            msg = f"{self.location}: another program filled it, and its documents cannot be listed"
-            raise StoreError(msg)
+        if not ids and (count := (await self._describe()).chunks):
+            return await self._documents_of_others(count)
         return ids
+
+    async def _documents_of_others(self, count: int) -> list[str]:
+        """Return the documents of records that another program wrote, as far as one answer holds all of them."""
+        try:
+            records = await self._reader.sample(count) if count <= MOST_RESULTS else []
+        except ServiceError as error:
+            if error.status != _TOO_MUCH:
+                raise
+            records = []
+        if len(records) == count:
+            names = (record.get(DOCUMENT) or self._mapping.document_id(record) or name for name, record in records)
+            return list(dict.fromkeys(names))
+        msg = f"{self.location}: another program filled it, and its {count:,} records are too many to list documents"
+        raise StoreError(msg)
 
     async def _close(self) -> None:
         await self._connection.aclose()

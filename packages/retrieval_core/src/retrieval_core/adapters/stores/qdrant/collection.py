@@ -383,6 +383,14 @@ class QdrantCollection:
         """Return some points of a collection that another program filled; none of an index of this library."""
         return [] if await self._state_points() else await self._some_points()
 
+    async def vectors_of_others(self) -> tuple[list[str], list[str]]:
+        """Return the vectors of a collection of which the settings have to name one, and its sparse vectors."""
+        parameters = (await self.call("get_collection")).config.params
+        vectors = _by_name(parameters.vectors)
+        is_clear = self._vector in vectors or (self._vector is None and len(vectors) == 1)
+        fitting = sorted(vectors, key=lambda name: vectors[name].size != self._identity.dimension)
+        return [] if is_clear else fitting, sorted(parameters.sparse_vectors or {})
+
     async def described(self) -> CollectionState | None:
         """Return Qdrant's report on a collection that another program filled; ``None`` for an index of this library.
 

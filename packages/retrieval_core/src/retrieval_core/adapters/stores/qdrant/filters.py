@@ -198,15 +198,20 @@ def translate_foreign(condition: Filter | None, mapping: FieldMapping) -> Pushed
 
 def range_expression(document_id: str, first: int, last: int, mapping: FieldMapping) -> Expression:
     """Return an expression that holds for a range of a document's chunks, and for those whose position is unknown."""
-    documents, positions = _keys("document_id", mapping), _keys("chunk_index", mapping)
-    if first > last or not documents or not positions:
+    if first > last:
         return False
+    documents, positions = keys_of("document_id", mapping), keys_of("chunk_index", mapping)
+    own = native_id(document_id)
+    by_id: Expression = False if own is None else {"has_id": [own]}  # a point without a document ID; it is tested again
+    if not documents or not positions:
+        return by_id
     of_document = either(*(_equal(key, document_id, is_read=True) for key in documents))
     texts = positions_as_text(first, last)
     if texts is None:  # each point is tested again
-        return of_document
+        return either(of_document, by_id)
     in_place = either(*(either(in_range(key, gte=first, lte=last), one_of(key, texts)) for key in positions))
-    return both(of_document, either(in_place, _absent(positions) if first <= 0 <= last else False))
+    is_unplaced = _absent(positions) if first <= 0 <= last else False
+    return either(both(of_document, either(in_place, is_unplaced)), by_id)
 
 
 def _pushed(condition: Filter, mapping: FieldMapping) -> Expression:
@@ -221,7 +226,7 @@ def _pushed(condition: Filter, mapping: FieldMapping) -> Expression:
             return _any_of(path, values, mapping)
         case Gt(path, value) | Gte(path, value) | Lt(path, value) | Lte(path, value) if not isinstance(value, str):
             # A field of ours may be read from text.
-            keys = () if path in mapping.paths else _keys(path, mapping)
+            keys = () if path in mapping.paths else keys_of(path, mapping)
             bound = {condition.operator.removeprefix("$"): value}
             return in_range(keys[0], **bound) if keys and abs(value) < EXACT else True
         case _:
@@ -229,7 +234,7 @@ def _pushed(condition: Filter, mapping: FieldMapping) -> Expression:
 
 
 def _any_of(path: str, values: Sequence[Scalar], mapping: FieldMapping) -> Expression:
-    keys = _keys(path, mapping)
+    keys = keys_of(path, mapping)
     if not keys:
         return True
     found = either(*(_equal(key, value, is_read=path in mapping.paths) for key in keys for value in values))
@@ -270,7 +275,7 @@ def _as_number(text: str) -> float | None:
         return None
 
 
-def _keys(path: str, mapping: FieldMapping) -> tuple[str, ...]:
+def keys_of(path: str, mapping: FieldMapping) -> tuple[str, ...]:
     """Return the places of a field in the payload, up to the first one that Qdrant cannot be asked for."""
     keys: list[str] = []
     for place in mapping.places(path) if path != "id" else ():

@@ -183,6 +183,23 @@ class CollectionReader:
             counter.add(self._fields(opened, point, reader))
         return counter.catalogue()
 
+    async def documents_of_others(self) -> list[str]:
+        """Return the document IDs in a collection that another program filled; reads every point, without its text."""
+        keys = filters.keys_of("document_id", self._mapping)
+        found: dict[str, None] = {}
+        others: list[Any] = []
+        async for point in self.scrolled(True, keys or False):
+            if (name := self._mapping.document_id(_payload(point))) is not None:
+                found[name] = None
+            else:
+                others.append(point.id)
+        if len(keys) < len(self._mapping.places("document_id")):  # the other places are read only where these lack it
+            for point in await self.retrieved(others):
+                found[self._mapping.document_id(_payload(point)) or str(point.id)] = None
+        else:
+            found |= dict.fromkeys(map(str, others))
+        return list(found)
+
     async def sample_fields(self, opened: Opened) -> tuple[frozenset[str], int]:
         """Return the paths of the fields of the first points, and how many points these are."""
         points, _ = await self._collection.call("scroll", limit=_PAGE, with_payload=True)

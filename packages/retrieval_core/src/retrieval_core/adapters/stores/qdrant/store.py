@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import AliasChoices, Field, SecretStr
@@ -325,6 +326,16 @@ class QdrantStore(LoadsPackage, ForeignStore):
     async def _sample_records(self) -> Sequence[Mapping[str, Any]]:
         return [point.payload or {} for point in await self._collection.sample()]
 
+    async def _vector_advice(self) -> tuple[list[str], list[str]]:
+        names, sparse = await self._collection.vectors_of_others()
+        unread = ", ".join(map(repr, sparse))
+        notes = (
+            [f"how the sparse vectors {unread} were made, so they are not read: vector search only"] if sparse else []
+        )
+        return notes, [f"vector = {json.dumps(name)}" for name in names[:1]] + [
+            f"# or: vector = {json.dumps(name)}" for name in names[1:]
+        ]
+
     async def _count_chunks(self, condition: Filter) -> int:
         return await self._reader.count_matching(await self._collection.opened(), condition)
 
@@ -346,8 +357,7 @@ class QdrantStore(LoadsPackage, ForeignStore):
     async def _document_ids(self) -> Sequence[str]:
         opened = await self._collection.opened()
         if opened.manifest is None and not opened.is_empty:
-            msg = f"{self.location}: another program filled it, and its documents cannot be listed"
-            raise StoreError(msg)
+            return await self._reader.documents_of_others()
         points = self._reader.scrolled(of_kind("document"), ["id"])
         return [point.payload["id"] async for point in points]
 
