@@ -81,6 +81,7 @@ COLLECTIONS = {
         {"page_content": TEXT, "metadata": _PAGE},
         {"page_content": "Bare", "metadata": None},
         "langchain",
+        document_id="guide.md",
     ),
     "LlamaIndex": Collection(
         "text-dense",
@@ -94,6 +95,7 @@ COLLECTIONS = {
         {"id": "a", "content": TEXT, "blob": None, "meta": _PAGE, "score": None, "sparse_embedding": None},
         {"id": "b", "content": "Bare", "blob": None, "meta": {}, "score": None, "sparse_embedding": None},
         "haystack",
+        metadata={"source": "guide.md", "page": 3, "tags": ["net", "ufw"], "chunk_id": "a"},
     ),
     "mcp-server-qdrant": Collection(
         "fast-all-minilm-l6-v2",

@@ -53,7 +53,7 @@ def test_a_collection_of_another_program_is_read(program: str) -> None:
         passage = found[0].chunk
         assert passage is not None
         assert (passage.text, passage.document_id, passage.source) == (TEXT, collection.document_id, "guide.md")
-        assert dict(passage.metadata) == {"source": "guide.md", "page": 3, "tags": ("net", "ufw")}
+        assert dict(passage.metadata) == {**collection.metadata, "tags": ("net", "ufw")}
         assert found[0].score == pytest.approx(1)
         np.testing.assert_allclose(np.asarray(found[0].vector), unit(0), atol=1e-6)
         assert found[1].chunk is not None
