@@ -55,7 +55,7 @@ _BY_SOURCE = (*_DEFAULT["document_id"], "source")
 _HAYSTACK = {
     "document_id": ("source_id", *_DEFAULT["document_id"]),
     "chunk_index": ("split_id", *_DEFAULT["chunk_index"]),
-    "page": ("page_number",),
+    "page": ("page_number", "page"),
     "source": (*_DEFAULT["source"], "file_path"),
 }
 """Haystack's splitters and converters write these into a document's metadata."""
