@@ -271,7 +271,7 @@ def test_killed_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """From SQLite to LanceDB and back to SQLite: nothing is lost, and results and checksums are equal."""
     pytest.importorskip("lancedb", reason="this store needs its extra")
     monkeypatch.chdir(tmp_path)
-    write_files(tmp_path, 100)
+    write_files(tmp_path, 60)
     with opened(index="a.db") as index:
         index.ingest("docs")
         before = found(index)
@@ -279,12 +279,15 @@ def test_killed_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     checksums: list[str] = []
     last = ""
     for source, target in (("a.db", "b.lance"), ("b.lance", "c.db")):
-        steps = [generator.randint(1, 30) for _ in range(kills(5))]
-        for number in (*steps, 0):  # the last one is not killed
+        steps = [generator.randint(1, 30) for _ in range(kills(3))]
+        for number in (*steps, 0):  # the last one is not killed, and an earlier one may come to its end before that
             arguments = [sys.executable, "-c", CHILD, source, target, str(number)]
             done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-            assert done.returncode == (-signal.SIGKILL if number else 0), done.stderr
             last = done.stdout
+            if not done.returncode:
+                break
+            assert done.returncode == -signal.SIGKILL, done.stderr
+        assert last
         checksums.append(last)
     assert checksums[0] == checksums[1]
     with opened(index="c.db") as index:
