@@ -22,7 +22,7 @@ from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.types import PageSpan, Section, Span
 
 if TYPE_CHECKING:
-    from retrieval_core.index.copying import CopyProgress
+    from retrieval_core.types import CopyProgress
 
 DIMENSION = 5
 IDENTITY: dict[str, Any] = {"embedder_id": "letters", "dimension": DIMENSION}

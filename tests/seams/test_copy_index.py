@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retrieval_core import Index
-    from retrieval_core.index.copying import CopyProgress
+    from retrieval_core.types import CopyProgress
 
 DIMENSION = 32
 QUERIES = ("moon distance", "light of the sun", "tides of the sea")
@@ -233,9 +233,6 @@ def test_a_target_that_cannot_take_it(folder: Path) -> None:
         copy_index("a.db", "b.lance")
 
 
-COMMAND = "from retrieval_core.cli.commands import main; main()"
-
-
 def test_no_space_is_left(folder: Path) -> None:
     """The command says so, and goes on when there is space again."""
     command("index", "docs", "--index", "k.db", "--set", "embedder.kind=none")
@@ -244,7 +241,7 @@ def test_no_space_is_left(folder: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
 
-    arguments = [sys.executable, "-c", COMMAND, "copy", "k.db", "c.db"]
+    arguments = [sys.executable, "-m", "retrieval_core.cli", "copy", "k.db", "c.db"]
     done = subprocess.run(arguments, preexec_fn=limit, capture_output=True, text=True, check=False, env={**os.environ})
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr

@@ -18,7 +18,7 @@ from retrieval_core.types import Document
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrieval_core.index.copying import CopyProgress
+    from retrieval_core.types import CopyProgress
     from support.postgres_server import PostgresServer
 
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from retrieval_core.cli.common import Given
-    from retrieval_core.index.copying import CopyProgress
     from retrieval_core.service.checking import IntegrityResponse
     from retrieval_core.service.managing import DocumentRecord, FieldCounts, RemovedDocument
+    from retrieval_core.types import CopyProgress
 
 UNVERIFIABLE = 2
 """Nothing differs, and for some chunks there is nothing to compare with."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import AsyncExitStack, closing
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, ParamSpec, TypeAlias, TypeVar
@@ -30,6 +30,7 @@ from retrieval_core.ports import Change, ChunkRange, Embedder, FetchRequest, Man
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, retry
 from retrieval_core.run.sync import SyncBridge
+from retrieval_core.types import CopyProgress, CopyReport
 from retrieval_core.types.documents import is_zero
 
 if TYPE_CHECKING:
@@ -55,53 +56,6 @@ _LONGEST_WAIT = 120.0
 _NAMED = 5
 _Place: TypeAlias = "tuple[object, RetrievalConfig | None]"
 """What was given for an index, and its settings unless that is a store."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyProgress:
-    """The progress of a copy, given after each write and each comparison.
-
-    Attributes:
-        step: ``copy`` or ``verify``.
-        done: Number of documents copied or compared so far.
-        total: Number of documents of the index.
-        chunks: Number of chunks of these documents, in this run.
-    """
-
-    step: str
-    done: int
-    total: int
-    chunks: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopyReport:
-    """The result of copying an index.
-
-    Attributes:
-        source: Location of the index that was copied.
-        target: Location of the copy.
-        documents: Number of documents in the copy.
-        chunks: Number of chunks in the copy.
-        copied: Number of documents that this run wrote; fewer than ``documents`` if it continued an earlier run.
-        checksum: SHA-256 of all records and vectors of the copy. It is that of the source too, unless vectors were
-            rounded.
-        rounded: Number of vectors that the target keeps with fewer digits.
-        largest_difference: Largest difference of a component of these vectors; 0 if all are equal.
-        notes: What the target can't keep, and what else to know, one sentence each.
-        seconds: Duration.
-    """
-
-    source: str
-    target: str
-    documents: int
-    chunks: int
-    copied: int
-    checksum: str
-    rounded: int
-    largest_difference: float
-    notes: tuple[str, ...]
-    seconds: float
 
 
 def copy_index(

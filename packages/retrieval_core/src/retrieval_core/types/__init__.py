@@ -36,6 +36,7 @@ from retrieval_core.types.context import (
     QuoteVerdict,
     Role,
 )
+from retrieval_core.types.copies import CopyProgress, CopyReport
 from retrieval_core.types.documents import (
     JSON,
     Chunk,
@@ -99,6 +100,8 @@ __all__ = [
     "Confidence",
     "ContextPack",
     "ContextPassage",
+    "CopyProgress",
+    "CopyReport",
     "Degradation",
     "Document",
     "DocumentInfo",
