@@ -1,4 +1,4 @@
-"""What copying an index tells: its progress and its result."""
+"""Progress and report of copying an index."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CopyReport:
             rounded.
         rounded: Number of vectors that the target keeps with fewer digits.
         largest_difference: Largest difference of a component of these vectors; 0 if all are equal.
-        notes: What the target can't keep, and what else to know, one sentence each.
+        notes: Losses, and other facts to know, one sentence each.
         seconds: Duration.
     """
 
