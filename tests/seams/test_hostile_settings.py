@@ -76,7 +76,10 @@ def test_a_long_kind(tmp_path: Path) -> None:
     [
         ("store.memory.size", "store.memory: the kind 'memory' has no settings; remove this table"),
         ("llm.model", "llm.model: unknown setting; did you mean llm.openai.model?"),
-        ("store.collection", "store.collection: unknown setting; did you mean store.qdrant.collection?"),
+        (
+            "store.collection",
+            "store.collection: unknown setting; did you mean store.postgres.collection or store.qdrant.collection?",
+        ),
         ("embedder.pooling", "embedder.pooling: unknown setting; did you mean embedder.local.pooling?"),
         ("embedder.local.pool", "embedder.local.pool: unknown setting; did you mean pooling?"),
     ],

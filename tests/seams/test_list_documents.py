@@ -150,7 +150,7 @@ def test_documents_in_pinecone() -> None:
 
 
 def test_documents_of_another_programs_collection(tmp_path: Path) -> None:
-    """A Qdrant collection that another program filled has no list of documents, and says so."""
+    """In a Qdrant collection that another program filled, a record without a document's ID is a document of its own."""
     qdrant = pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed")
     models, embedder = qdrant.models, FakeEmbedder(8)
     client = qdrant.QdrantClient(path=str(tmp_path / "qdrant"))
@@ -162,6 +162,5 @@ def test_documents_of_another_programs_collection(tmp_path: Path) -> None:
     places = {"path": str(tmp_path / "qdrant"), "collection": "docs", "fields": {"text": "text"}}
     config = load_config(overrides={"store.kind": "qdrant", "store.qdrant": places})
     with open_index(config=config, embedder=embedder) as index:
-        assert index.retrieve("one text", mode="dense").hits
-        with pytest.raises(StoreError, match="another program"):
-            list(index.documents())
+        (hit,) = index.retrieve("one text", mode="dense").hits
+        assert [document.id for document in index.documents()] == [hit.chunk.document_id] == ["1"]

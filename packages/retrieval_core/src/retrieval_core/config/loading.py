@@ -318,8 +318,10 @@ def _meant(location: tuple[int | str, ...]) -> list[str]:
     section = RetrievalConfig.model_fields.get(str(location[0]))
     if len(location) == 2 and len(parts := _apart(str(location[0]), name)) == 2:
         return [".".join((str(location[0]), *parts))]
-    in_a_table = _in_tables(section.annotation, name) if section is not None and len(location) == 2 else []
-    return get_close_matches(name, _siblings(location), n=1) or in_a_table or _elsewhere(name)
+    in_tables = _in_tables(section.annotation, name) if section is not None and len(location) == 2 else []
+    if near := get_close_matches(name, _siblings(location), n=1):
+        return near
+    return [" or ".join(in_tables)] if in_tables else _elsewhere(name)
 
 
 def _in_tables(section: Any, name: str) -> list[str]:
