@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from retrieval_core.types import CopyProgress
     from support.postgres_server import PostgresServer
 
+pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
+
 
 def filled(path: Path, dimension: int, count: int = 300) -> SqliteStore:
     """Return an index with many documents of two chunks, of which the last has no vector yet."""
