@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from retrieval_core import Chunk, copy_index, load_config, open_index
-from retrieval_core.errors import DimensionMismatchError, RetrievalError, StoreError
+from retrieval_core import Chunk, Document, copy_index, load_config, open_index
+from retrieval_core.errors import DimensionMismatchError, InvalidParameterError, RetrievalError, StoreError
 from retrieval_core.testing.fakes import FakeEmbedder
 from support.command_line import main
 from support.killing import kills
@@ -290,3 +290,16 @@ def test_killed_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with opened(index="c.db") as index:
         assert found(index) == before
         assert index.check_integrity().verdict == "clean"
+
+
+def test_no_document_of_a_user_makes_an_index_look_like_an_unfinished_copy(tmp_path: Path) -> None:
+    """It would lock out everybody who writes to the index."""
+    reserved = ".retrieval/unfinished-copy"
+    with opened(index=str(tmp_path / "a.db")) as index:
+        with pytest.raises(InvalidParameterError, match="reserved"):
+            index.add_documents([Document(reserved, "The moon.", reserved)])
+        with pytest.raises(InvalidParameterError, match="reserved"):
+            index.add([Chunk("c", reserved, "The moon.")])
+    with opened(index=str(tmp_path / "a.db")) as index:
+        index.add([Chunk("c", "own", "The moon.")])
+        assert index.retrieve("moon").degraded == ()

@@ -13,7 +13,7 @@ from hashlib import sha256
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
-from retrieval_core.adapters.stores.copy_marker import refuse_unfinished_copy
+from retrieval_core.adapters.stores.copy_marker import refuse_marker_id, refuse_unfinished_copy
 from retrieval_core.adapters.stores.first_run import read_progress, remove_progress, write_progress
 from retrieval_core.errors import (
     ConfigurationError,
@@ -719,6 +719,7 @@ class Ingester:
             return await retry(error, attempt, self._retries, self._clock, lambda: LONGEST_WAIT)
 
     async def _upsert(self, change: Change) -> None:
+        refuse_marker_id({each.document_id for each in change.chunks}.union(each.id for each in change.documents))
         await self._call(self._store.upsert, change)
         if self._on_written is not None:
             await self._on_written(change)

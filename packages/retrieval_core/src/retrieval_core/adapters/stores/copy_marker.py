@@ -6,11 +6,13 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from retrieval_core.errors import IndexNotFoundError, StoreError, UnsupportedError
+from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError, UnsupportedError
 from retrieval_core.ports.plugin import call_plugin
 from retrieval_core.types import Document
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from retrieval_core.ports import Store
 
 MARKER = ".retrieval/unfinished-copy"
@@ -62,6 +64,17 @@ async def read_marker(store: Store) -> CopyMarker | None:
         return None if kept is None else CopyMarker(**json.loads(kept))
     except (TypeError, ValueError):
         return CopyMarker("another version of retrieval-core", None)
+
+
+def refuse_marker_id(document_ids: Iterable[str]) -> None:
+    """Refuse documents of a user that would make an index look like a copy in the making, to all of its users.
+
+    Raises:
+        InvalidParameterError: One has the ID of the marker.
+    """
+    if MARKER in document_ids:
+        msg = f"the document ID {MARKER!r} is reserved for retrieval copy: choose another one"
+        raise InvalidParameterError(msg)
 
 
 async def refuse_unfinished_copy(store: Store) -> None:
