@@ -11,7 +11,7 @@ pytest.importorskip("qdrant_client", reason="the extra 'qdrant' is not installed
 pytest.importorskip("jsonschema", reason="the group 'test-qdrant' is not installed")
 
 
-from retrieval_core.adapters.stores.foreign import propose_fields
+from retrieval_core.adapters.stores.foreign import propose_fields, show_record
 from retrieval_core.cli.doctor import examine_parts
 from retrieval_core.config import load_config
 from retrieval_core.testing.store_kit import DIMENSION
@@ -59,3 +59,10 @@ def test_the_doctor_proposes_the_field_with_most_text() -> None:
         "haystack"
     )
     assert propose_fields([], "qdrant", None, is_flat=False) is None
+
+
+def test_the_doctor_shows_nothing_of_a_secret_field() -> None:
+    """Whether its value is a text, a number, a list or an object."""
+    secrets = {"password": 8675309, "credentials": {"user": "ann", "value": "8675309"}, "tokens": ["8675309"]}
+    shown = show_record({"text": "x", "meta": secrets})
+    assert ("8675309" in shown, shown.count("[secret]")) == (False, 3)

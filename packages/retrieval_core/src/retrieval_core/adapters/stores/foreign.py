@@ -364,9 +364,9 @@ def show_record(record: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any, name: str = "") -> Any:
+    if _SECRET.search(name) and value is not None:  # an object or a number may be a password as well
+        return "[secret]"
     if isinstance(value, str):
-        if _SECRET.search(name):
-            return "[secret]"
         # An ID may be a hash, which looks like a key.
         line = " ".join((value if name == "id" or name.endswith("_id") else without_secrets(value)).split())
         return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
