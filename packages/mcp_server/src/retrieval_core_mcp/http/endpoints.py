@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.http.handling import Asked
 
 SHUTTING_DOWN = "ShuttingDown"
-"""What an index waits for in a process that ends."""
+"""The reason why a service that is shutting down is not ready."""
 
 
 async def answer(asked: Asked, query: AnswerQuery) -> ASGIApp:

@@ -55,7 +55,7 @@ SAME_FOR = ("embedder", "chunking", "analysis")
 _LONGEST_WAIT = 120.0
 _NAMED = 5
 _Place: TypeAlias = "tuple[object, RetrievalConfig | None]"
-"""What was given for an index, and its settings unless that is a store."""
+"""An index as the caller gave it, and its settings. A store has none."""
 
 
 def copy_index(

@@ -60,7 +60,7 @@ RESERVED = "_llama_index_node"
 
 
 class QueryFacts(BaseModel):
-    """What one query says about a chunk.
+    """Scores and reasons that one query gives to a chunk.
 
     Attributes:
         rank: Position in the result, from 1; ``None`` for a neighbour.

@@ -75,7 +75,7 @@ _COMPARES: Mapping[FilterOperator, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What nodes have to pass.
+    """The conditions that a node has to meet.
 
     Attributes:
         condition: For the store; ``None`` lets everything through.

@@ -479,7 +479,7 @@ class _Model:
 
 
 async def _open_store(settings: RetrievalConfig, location: Path, model: Embedder | None) -> tuple[Store, str | None]:
-    """Return the store of an index for vectors of its own model, or of the given one if it is new, and that one's id.
+    """Return the store of an index, and the id of the model of its vectors: for a new index, the given model.
 
     Raises:
         InvalidParameterError: The index is new, and no model was given.

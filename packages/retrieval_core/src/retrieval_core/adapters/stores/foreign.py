@@ -111,7 +111,7 @@ _CONSEQUENCES = {
     'a field counts the chunks, map it: chunk_index = "..."',
     "source": 'a source, so results are cited by ID. If a field has the path or URL, map it: source = "..."',
 }
-"""What it means for a user that records lack a field of a chunk."""
+"""For each field that records may lack: what is missing, and the consequence for a user."""
 _MOST_POSITIONS = 100
 _DIGITS = 10
 
@@ -203,7 +203,7 @@ class FieldMapping:
         return seen
 
     def document_id(self, record: Mapping[str, Any]) -> str | None:
-        """Return the document ID that a record has; ``None`` if it counts as a document of its own."""
+        """Return the document ID in a record; ``None`` if the record is a separate document."""
         return _as_text(self._stored(self._parsed(record), "document_id"))
 
     def lacks(self, records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the checksums of an index say about damage to it, and its repair, inside the caller's transaction."""
+"""Find and repair damage to an index by its checksums, inside the caller's transaction."""
 
 from __future__ import annotations
 

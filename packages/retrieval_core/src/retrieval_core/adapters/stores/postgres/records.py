@@ -55,7 +55,7 @@ _FIELDS = f"SELECT {', '.join(FIELD_COLUMNS)} FROM s.chunks"  # noqa: S608 - con
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class ChangeRows:
     """The rows of a change, all but the chunks' numbers."""
 
     documents: Sequence[Sequence[Any]]
@@ -67,7 +67,7 @@ class Prepared:
     vectors: Sequence[bytes | None]
 
 
-def prepare(change: Change, analyzer: Analyzer) -> Prepared:
+def prepare(change: Change, analyzer: Analyzer) -> ChangeRows:
     """Make the rows of a change; it takes long for many chunks, and needs no server.
 
     Raises:
@@ -76,7 +76,7 @@ def prepare(change: Change, analyzer: Analyzer) -> Prepared:
     words = count_postings([analyzer.terms(chunk.indexed_text) for chunk in change.chunks])
     chunks = [CHUNKS.to_row(chunk) for chunk in change.chunks]
     vectors = iter(() if change.vectors is None else map(vector_bytes, change.vectors))
-    prepared = Prepared(
+    prepared = ChangeRows(
         [encode_row((*row, DOCUMENT_SEAL.of(row))) for row in map(DOCUMENTS.to_row, change.documents)],
         [encode_row((*row, SECTION_SEAL.of(row))) for row in map(SECTIONS.to_row, change.sections)],
         [encode_row(row) for row in map(SOURCES.to_row, change.sources)],
@@ -92,7 +92,7 @@ def prepare(change: Change, analyzer: Analyzer) -> Prepared:
     return prepared
 
 
-def _check_ids(prepared: Prepared) -> None:
+def _check_ids(prepared: ChangeRows) -> None:
     """Refuse ids that no index of PostgreSQL can have."""
     keys = [row[0] for row in (*prepared.documents, *prepared.sections, *prepared.sources)]
     keys += [row[1] for row in prepared.documents]
@@ -104,7 +104,7 @@ def _check_ids(prepared: Prepared) -> None:
             raise InvalidParameterError(msg)
 
 
-async def apply_change(view: View, change: Change, prepared: Prepared) -> None:
+async def apply_change(view: View, change: Change, prepared: ChangeRows) -> None:
     """Apply a change that was checked before."""
     await _remove_documents(view, (*change.removed_documents, *(document.id for document in change.documents)))
     await view.copy("documents", (*DOCUMENTS.columns, "seal"), prepared.documents)
@@ -134,7 +134,7 @@ async def _replace(view: View, table: str, columns: Sequence[str], rows: Sequenc
     return len(last) - gone
 
 
-async def _insert_chunks(view: View, prepared: Prepared, numbers: Sequence[int]) -> None:
+async def _insert_chunks(view: View, prepared: ChangeRows, numbers: Sequence[int]) -> None:
     rows = [(number, *row) for number, row in zip(numbers, prepared.chunks, strict=True)]
     await view.copy("chunks", ("number", *CHUNKS.columns, "seal"), rows)
     words = prepared.words.lengths

@@ -1,6 +1,6 @@
 """The tables of an index in PostgreSQL, and how text and vectors are written in them.
 
-In the statements, ``s.`` stands for the schema of the collection.
+The statements write ``s.`` for the schema of the collection.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def has_escapes(text: str) -> bool:
 
 
 def widen(text: str) -> str:
-    """Return a text with three characters for each, for patterns in which a sign stands for one character."""
+    """Return a text with three characters for each one, so that ``?`` of a pattern matches exactly one of them."""
     return "".join(_CODES.get(ord(character)) or f"{character}\x02\x02" for character in text)
 
 

@@ -200,7 +200,7 @@ class Session:
 
     @asynccontextmanager
     async def claimed(self, work: str, *, is_patient: bool) -> AsyncGenerator[bool]:
-        """Hold a lock of the server on a connection of its own, with which it ends; see :meth:`Store.claimed`.
+        """Hold a lock of the server; see :meth:`Store.claimed`. It has its own connection, and ends with that.
 
         Raises:
             RetrievalError: As of :meth:`reading`.
@@ -230,7 +230,7 @@ class Session:
                 if await (await self.execute(connection, sql, lock)).fetchone() != (True,):
                     return
                 if not (await self._state(connection)).is_indexed:
-                    # Whoever was killed while making it has left an index that is not used.
+                    # A process that was killed here left an index that PostgreSQL doesn't use.
                     await connection.execute(self.sql("DROP INDEX CONCURRENTLY IF EXISTS s.entries_by_embedding"))
                     await connection.execute(self.sql(_INDEX.format(dimension=dimension)))
 
