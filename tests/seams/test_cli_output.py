@@ -161,6 +161,18 @@ def test_an_indexing_run_is_one_line_and_its_problems_are_errors(folder: Path, t
     assert re.search(r"^Error: one/bad\.md: .+\n", ended.stderr, re.MULTILINE)
 
 
+def test_files_with_one_problem_share_one_line(tmp_path: Path) -> None:
+    """Of seven files that can't be read for one reason, five are named and the others are counted."""
+    (tmp_path / "bad").mkdir()
+    for number in range(7):
+        (tmp_path / f"bad/{number}.md").write_bytes(b"\0\1\2")
+    ended = run(tmp_path, "index", "bad", *FAKE)
+    assert ended.returncode == 1
+    named = ", ".join(f"bad/{number}.md" for number in range(5))
+    assert re.match(rf"Error: {named} and 2 more: .+\n", ended.stderr)
+    assert ended.stderr.count("Error: ") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [

@@ -44,7 +44,7 @@ from retrieval_core.cli.suite import suite_group
 from retrieval_core.errors import EmbeddingError, RetrievalError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from retrieval_core.cli.common import Given
     from retrieval_core.config import RetrievalConfig
@@ -65,7 +65,7 @@ _REMOVED = {
 MOST_TYPES = 8
 """Suffixes of skipped files that are named; ``--json`` names all."""
 MOST_FILES = 5
-"""Files that a warning names."""
+"""Files that a warning or an error names; ``--json`` names all."""
 MOST_KEYS = 6
 """Keys in one line."""
 
@@ -225,8 +225,8 @@ def _print_report(report: IngestPathsResponse) -> None:
     say(format_footer(total, *counts, f"{report.seconds:.1f} s"))
     for warning in _warnings(report):
         warn(warning)
-    for file in report.failed:
-        print_error(f"{file.path}: {file.error}")
+    for line in _by_message((file.error, file.path) for file in report.failed):
+        print_error(line)
 
 
 def _warnings(report: IngestPathsResponse) -> Iterator[str]:
@@ -247,11 +247,15 @@ def _warnings(report: IngestPathsResponse) -> Iterator[str]:
         total = count(sum(report.skipped.values()), "file")
         remedy = "name the file" if set(report.skipped) == {"secrets"} else "--no-ignore, or name the file"
         yield f"{total} skipped: {counts}. To index: {remedy}."
+    yield from _by_message((note.message, note.path) for note in report.notes)
+
+
+def _by_message(told: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Return one line for each message, with the files that it is about."""
     files: dict[str, list[str]] = {}
-    for note in report.notes:
-        files.setdefault(note.message, []).append(note.path)
-    for message, paths in files.items():
-        yield f"{listed(paths, MOST_FILES)}: {message}"
+    for message, path in told:
+        files.setdefault(message, []).append(path)
+    return (f"{listed(paths, MOST_FILES)}: {message}" for message, paths in files.items())
 
 
 def _skipped_files(types: Mapping[str, int]) -> str:
