@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME``: see ``docs/measurements.md`` for what each one measures."""
+"""``python -m benchmarks NAME``: see ``docs/dev/measurements.md`` for what each one measures."""
 
 from __future__ import annotations
 

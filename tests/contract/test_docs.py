@@ -37,7 +37,10 @@ NEEDS = {
     "http.md": "retrieval_core_mcp",
 }
 """Pages about a package of their own, and what has to be installed for their examples."""
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+RUN_FOR_CONTRIBUTORS = ("confidence.md", "llamaindex-examples.md", "specification.md")
+PAGES = sorted(
+    [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/dev" / name for name in RUN_FOR_CONTRIBUTORS)]
+)
 INDEXING_ALL = {"README.md", "quickstart-mcp.md", "integrity.md", "suites.md"}
 """Pages whose examples index all pages with the local model."""
 DIFF = re.compile(r"^```diff\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -108,7 +111,7 @@ def free_port() -> int:
 @pytest.fixture
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that looks like a checkout, for examples that index the project's own pages."""
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/dev").mkdir(parents=True)
     for page in PAGES:
         (tmp_path / page.relative_to(ROOT)).write_bytes(page.read_bytes())
     (tmp_path / "phones.csv").write_text("text,brand,price\nA sturdy phone,Acme,99.5\nA thin phone,Zenith,500\n")

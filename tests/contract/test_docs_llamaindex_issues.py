@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/llamaindex-issues.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/dev/llamaindex-issues.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| [")]
 ISSUE = re.compile(r"\[#(\d+)\]\(https://github\.com/run-llama/llama_index/issues/\1\)")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")

@@ -12,9 +12,16 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "packages/retrieval_core/src/retrieval_core"
-PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
 ARCHITECTURE = (ROOT / "docs/dev/architecture.md").read_text(encoding="utf-8")
 NAMED = sorted({name for name in re.findall(r"`([\w./]+)`", ARCHITECTURE) if name.endswith(("/", ".py", ".md"))})
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_the_navigation_has_each_page_once() -> None:
@@ -26,7 +33,22 @@ def test_the_navigation_has_each_page_once() -> None:
 
 def test_the_first_page_leads_to_all_others() -> None:
     first = (ROOT / "docs/index.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"\]\(([\w-]+\.md)\)", first)) == [page for page in PAGES if page != "index.md"]
+    others = [page for page in PAGES if page != "index.md" and "/" not in page]
+    assert sorted(re.findall(r"\]\(([\w-]+\.md)\)", first)) == others
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(name: str) -> None:
+    """Code is left out, since it may contain what looks like a link."""
+    page = ROOT / "docs" / name
+    text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        file = page.parent / target if target else page
+        assert file.exists(), link
+        assert not anchor or anchor in anchors(file), link
 
 
 @pytest.mark.parametrize("name", NAMED)

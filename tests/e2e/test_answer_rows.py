@@ -1,4 +1,4 @@
-"""The rows of the specification on answers, one after the other, on files that were indexed; see docs/spec-map.md."""
+"""The rows of the specification on answers, on files that were indexed; see docs/dev/spec-map.md."""
 
 from __future__ import annotations
 

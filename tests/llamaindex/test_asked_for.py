@@ -1,4 +1,4 @@
-"""What LlamaIndex users ask for and no other test shows; ``docs/llamaindex-issues.md`` names the test of each issue."""
+"""What LlamaIndex users ask for and no other test shows; see ``docs/dev/llamaindex-issues.md``."""
 
 # LlamaIndex's own types are unknown in parts.
 # pyright: reportUnknownMemberType=false

@@ -43,7 +43,7 @@ def jupyter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("page", ["llamaindex.md", "llamaindex-examples.md"])
+@pytest.mark.parametrize("page", ["llamaindex.md", "dev/llamaindex-examples.md"])
 def test_a_notebook_prints_what_the_page_says(page: str, jupyter: Config) -> None:
     """The examples as they stand there, with ``await`` where a program has to start a loop of its own."""
     examples = [block["code"] for block in BLOCK.finditer((DOCS / page).read_text("utf-8"))]

@@ -740,5 +740,5 @@ def test_an_ingestion_pipeline_with_workers_writes_what_is_found(ours: Closing) 
 
 
 def test_the_page_says_how_many_uses_there_are() -> None:
-    page = Path(__file__).parents[2] / "docs" / "llamaindex-engines.md"
+    page = Path(__file__).parents[2] / "docs/dev/llamaindex-engines.md"
     assert f"{len(USES)} uses" in page.read_text("utf-8")

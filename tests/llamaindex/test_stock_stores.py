@@ -1,4 +1,4 @@
-"""``from_index`` over each vector store gives what LlamaIndex's own retriever gives; docs/llamaindex-stores.md says so.
+"""``from_index`` gives what LlamaIndex's own retriever gives, over each store of docs/dev/llamaindex-stores.md.
 
 The table has a cell for each store, each way to keep a docstore, and each thing that has to be the same.
 ``python tests/llamaindex/test_stock_stores.py`` runs it and prints the page with what it found; with ``--page``, as it
@@ -846,7 +846,7 @@ search added. This table shows, for each store, what was compared with `VectorIn
 - Vector search returns the store's order for every number of results. Nodes with equal scores may change places.
 - After each write, the next query is asked with vector, keyword and hybrid search.
 """
-PAGE = Path(__file__).parents[2] / "docs" / "llamaindex-stores.md"
+PAGE = Path(__file__).parents[2] / "docs/dev/llamaindex-stores.md"
 
 
 def page(shown: Callable[[Kind, Way, Cell], str]) -> str:

@@ -1,6 +1,6 @@
-"""The table of LlamaIndex's stock engines over our retriever, a test for each row; docs/llamaindex-engines.md is it.
+"""The table of LlamaIndex's stock engines over our retriever, a test for each row: docs/dev/llamaindex-engines.md.
 
-``python tests/llamaindex/test_stock_table.py > docs/llamaindex-engines.md`` writes the page.
+``python tests/llamaindex/test_stock_table.py > docs/dev/llamaindex-engines.md`` writes the page.
 """
 
 # LlamaIndex's own types are unknown in parts, and this file calls all of it.
@@ -1387,7 +1387,7 @@ workflows; fusion, recursion, auto-merging and routing; LlamaIndex's postprocess
 `BatchEvalRunner`; ingestion with workers; and nodes that are pickled, copied or kept as JSON. The order differs in one
 of them: with `HyDEQueryTransform`, `from_index` searches for each text, LlamaIndex for the mean of their embeddings.
 """
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/dev"
 PAGE = DOCS / "llamaindex-engines.md"
 EXAMPLES = DOCS / "llamaindex-examples.md"
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 
-PAGE = Path(__file__).parents[2] / "docs/specification.md"
+PAGE = Path(__file__).parents[2] / "docs/dev/specification.md"
 COLLECTION = "textbook_embeddings"
 URL = "https://example.com/ros2-intro"
 TEXTS = {

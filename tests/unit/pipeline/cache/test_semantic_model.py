@@ -64,6 +64,6 @@ def test_no_look_alike_is_answered_with_the_other(name: str, vectors: dict[str, 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_paraphrases_are_found(vectors: dict[str, Vector], *, turned: bool) -> None:
-    """A guard that refuses everything would be safe too; see docs/measurements.md for how many there are."""
+    """A guard that refuses everything would be safe too; see docs/dev/measurements.md for how many there are."""
     assert len(hits("paraphrases", vectors, turned=turned)) >= 60
     assert len(hits("paraphrases_foreign", vectors, turned=turned)) >= 20

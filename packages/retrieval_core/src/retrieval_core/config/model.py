@@ -44,7 +44,7 @@ DEFAULT_TEMPLATE = "[{rank}] {citation}\n{text}"
 BLANK_LINE = "\n\n"
 TOO_DEEP = "the settings are nested too deeply"
 FIXED_DENSE_WEIGHT = 0.5
-"""Of a fusion whose weights are the same for every question; see ``docs/measurements.md``."""
+"""Of a fusion whose weights are the same for every question; see ``docs/dev/measurements.md``."""
 
 
 _FIELDS = frozenset({"number", "citation", "text", "title", "source", "role"})

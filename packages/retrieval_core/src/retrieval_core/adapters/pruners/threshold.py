@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 DEFAULT_THRESHOLD = 0.00003
 """Just above the local model's score of a sentence that has nothing to do with the question, about 0.00001.
 
-Measured on 162 financial questions with the five best passages of each: see ``docs/measurements.md``."""
+Measured on 162 financial questions with the five best passages of each: see ``docs/dev/measurements.md``."""
 
 DEFAULT_COSINE = 0.55
 """For bge-small-en-v1.5, the default embedder: the cosines of other models lie elsewhere.
 
-Measured on 162 financial questions with the five best passages of each: see ``docs/measurements.md``."""
+Measured on 162 financial questions with the five best passages of each: see ``docs/dev/measurements.md``."""
 
 _BATCH_SIZE = 256
 

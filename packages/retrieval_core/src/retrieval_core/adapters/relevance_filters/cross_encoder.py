@@ -29,7 +29,7 @@ kept 75 %. Of questions about something else entirely it leaves nothing for 73 o
 it leaves out few of the passages that share the topic: 2 to 8 % of those that are not relevant, 30 % over the reviews.
 
 A threshold relative to the best passage of a question was no better on questions that it was not chosen on. A table
-of rules is in ``docs/measurements.md``."""
+of rules is in ``docs/dev/measurements.md``."""
 
 
 class ByScores:

@@ -27,7 +27,7 @@ _MAX_TOKENS = 509
 BATCH_SIZE = 32
 """Pairs of one call: as many as ``CrossEncoder.predict`` of sentence-transformers takes at a time."""
 MAX_CHARACTERS = 600
-"""Code points of a passage that an :class:`ExcerptReranker` shows: what chose them is in ``docs/measurements.md``."""
+"""Code points of a passage that an :class:`ExcerptReranker` shows; see ``docs/dev/measurements.md``."""
 
 MS_MARCO_MINILM_L12 = LocalModel(
     name="ms-marco-MiniLM-L-12-v2-int8",

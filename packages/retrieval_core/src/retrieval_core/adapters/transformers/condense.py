@@ -50,7 +50,7 @@ class LLMCondenser(AsksLLM[_Answer], QueryTransformer):
     """Writes a follow-up question so that it stands alone; a :class:`~retrieval_core.ports.QueryTransformer`.
 
     The question as it was asked is searched for too, with half the weight: with people's rewrites of follow-up
-    questions in place of a model's this is better than the rewrites alone (see ``docs/measurements.md``).
+    questions in place of a model's this is better than the rewrites alone (see ``docs/dev/measurements.md``).
 
     The model sees the last three turns, of either side. A user's is cut to 1000 code points, and the assistant's to
     200. Without a history it is not asked.

@@ -29,7 +29,7 @@ class HeuristicCondenser(QueryTransformer):
     before it. Longer ones are left as they are. It works in any language, as no list of words is involved.
 
     Measured on follow-up questions about finance, nDCG@10: .274 against .255 for the last turn alone, .111 for all
-    turns in one and .305 for rewrites by people (``benchmarks/conversation.py``; ``docs/measurements.md`` has the
+    turns in one and .305 for rewrites by people (``benchmarks/conversation.py``; ``docs/dev/measurements.md`` has the
     choice of ``words`` and its cross-check).
 
     Args:

@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 FusionMethod: TypeAlias = Literal["adaptive", "zscore", "rrf", "minmax", "dbsf"]
 
 LEAD = 10
-"""The place that a side's best value is held against; see ``docs/measurements.md``."""
+"""The place that a side's best value is held against; see ``docs/dev/measurements.md``."""
 
 RRF_RANK_CONSTANT = 60
 """From Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet", SIGIR 2009."""
 MergedBy: TypeAlias = Literal["scores", "ranks"]
 
 DENSE_WEIGHT = 0.8
-"""Measured on three collections searched together, and on one in three parts; see ``docs/measurements.md``."""
+"""Measured on three collections searched together, and on one in three parts; see ``docs/dev/measurements.md``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ The probability is a logistic curve of three signals:
   ever a name. See :func:`retrieval_core.text.query.names_in`.
 
 The numbers are rounded by hand near regressions on answerable questions and others on the same subjects, see
-``docs/measurements.md``, which also compares them with the regressions. ``benchmarks/answerability.py`` fits them.
+``docs/dev/measurements.md``, which also compares them with the regressions. ``benchmarks/answerability.py`` fits them.
 
 Beside that, a query in another language than its hits gets no probability, since its words say nothing.
 
