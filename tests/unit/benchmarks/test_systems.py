@@ -16,6 +16,8 @@ from benchmarks.collection import make
 from benchmarks.environments import PeerError, Running, interpreter
 from benchmarks.peers import OURS, PEERS
 
+from support.postgres_server import skip_without_server
+
 ROOT = Path(__file__).parents[3]
 FEW = ("--systems", OURS, "--passages", "120")
 
@@ -37,13 +39,20 @@ def test_speed_tells_times_and_recall(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "| 120 | retrieval-core |" in capsys.readouterr().out
 
 
-def test_scale_opens_what_another_process_has_loaded(tmp_path: Path) -> None:
-    """And tells what that takes."""
-    (row,) = _rows(tmp_path, "scale", *FEW, "--questions", "5")
+@pytest.mark.parametrize("system", [OURS, "retrieval-core-postgres"])
+def test_scale_opens_what_another_process_has_loaded(tmp_path: Path, system: str) -> None:
+    """And tells what that takes. A second run with the same folder only searches."""
+    if system != OURS:
+        skip_without_server()
+    arguments = ("scale", *FEW, "--systems", system, "--questions", "5", "--seconds", "0", "--turns", "1")
+    (row,) = _rows(tmp_path, *arguments, "--folder", str(tmp_path))
     assert row["recall, dense"] == 1
     assert row["disk"] * 2**20 == pytest.approx(120 * row["bytes"])
     assert row["bytes"] > 384 * 4
-    assert min(row["load"], row["first"], row["dense"], row["p50, 1 %"]) > 0
+    assert min(row["load"], row["first"], row["dense"], row["p50, 1 %"], row["p50, 64 callers"]) > 0
+    assert (row["server"] is None) == (system == OURS)
+    (again,) = _rows(tmp_path, *arguments, "--folder", str(tmp_path))
+    assert (again["load"], again["recall"]) == (row["load"], row["recall"])
 
 
 def test_concurrency_has_a_row_for_each_number_of_callers(tmp_path: Path) -> None:
