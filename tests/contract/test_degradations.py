@@ -196,7 +196,7 @@ def test_raise_on_error(part: str, fault: str, *, raises: bool) -> None:
 
 def test_the_page_has_this_table() -> None:
     """What is documented is what is tested."""
-    page = (Path(__file__).parents[2] / "docs/resilience.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/dev/fallbacks.md").read_text(encoding="utf-8")
     table = page.partition("## Each part dead\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (\w+) \| (.+) \|$", table, flags=re.MULTILINE)
     documented = {name: (source, set(re.findall(r"`([^`]+)`", listed))) for name, source, listed in rows[1:]}
