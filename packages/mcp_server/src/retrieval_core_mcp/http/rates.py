@@ -75,7 +75,7 @@ class RateLimit:
             return
         await self._count(key, None)
         later = MINUTE - passed if now > self._most else (now + before * weight - self._most) * MINUTE / before
-        msg = f"this token may send {self._most} requests a minute. Try again later"
+        msg = f"too many requests: more than {self._most} in a minute. Try again later"
         raise RequestError(429, msg, headers={"retry-after": str(max(1, ceil(later)))})
 
     async def load(self) -> None:
