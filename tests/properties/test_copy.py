@@ -156,3 +156,16 @@ def test_an_interrupted_copy_is_continued(before: Change, after: Change, steps: 
         assert asyncio.run(everything(source)) == asyncio.run(everything(target))
         assert any("changed" in note for note in report.notes) == changed
         closed(source, target)
+
+
+class _WithoutStates(MemoryStore):
+    capabilities = MemoryStore.capabilities - {"sources"}
+
+
+def test_an_index_without_files_has_one_checksum_in_all_stores() -> None:
+    """Also in a store that couldn't keep the states of files."""
+    source = MemoryStore(**IDENTITY)
+    chunk = Chunk("c", "d", "moon", embedding_model="letters")
+    asyncio.run(source.upsert(Change(chunks=(chunk,), vectors=np.eye(1, DIMENSION, dtype=np.float32))))
+    checksums = {copy_index(source, target(**IDENTITY)).checksum for target in (MemoryStore, _WithoutStates)}
+    assert len(checksums) == 1

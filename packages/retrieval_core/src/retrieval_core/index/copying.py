@@ -52,6 +52,8 @@ MOST_ROUNDS = 3
 """How often the indexes are compared while the source is being changed."""
 SAME_FOR = ("embedder", "chunking", "analysis")
 """Sections of the settings that decide whether indexing the same files again changes anything."""
+_NO_SOURCES = b"[]"
+"""The part of the checksum for an index without files, whether or not its store could keep their states."""
 _LONGEST_WAIT = 120.0
 _NAMED = 5
 _Place: TypeAlias = "tuple[object, RetrievalConfig | None]"
@@ -452,13 +454,13 @@ class _Copy:
         """
         source, target = self._source, self._target
         if "sources" not in source.capabilities:
-            return b""
+            return _NO_SOURCES
         here = await self._call(source, source.sources)
         self.has_files = bool(here)
         if "sources" not in target.capabilities:
             if here:
                 self._notes.append(f"not copied: the states of files, which {target.location} can't keep")
-            return b""
+            return _NO_SOURCES
         there = await self._call(target, target.sources)
         changed = [state for name, state in here.items() if there.get(name) != state]
         gone = tuple(there.keys() - here.keys())

@@ -32,8 +32,8 @@ class CopyReport:
         documents: Number of documents in the copy.
         chunks: Number of chunks in the copy.
         copied: Number of documents that this run wrote; fewer than ``documents`` if it continued an earlier run.
-        checksum: SHA-256 of all records and vectors of the copy. It is that of the source too, unless vectors were
-            rounded.
+        checksum: SHA-256 of all records and vectors of the copy. A copy between other stores has the same checksum,
+            unless vectors were rounded, or ``notes`` report a loss.
         rounded: Number of vectors that the target keeps with fewer digits.
         largest_difference: Largest difference of a component of these vectors; 0 if all are equal.
         notes: Losses, and other facts to know, one sentence each.
