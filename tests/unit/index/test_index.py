@@ -14,6 +14,7 @@ from retrieval_core import Chunk, Document, Index, RetrievalConfig, open_index
 from retrieval_core.adapters.stores.memory import MemoryStore
 from retrieval_core.config import StoreConfig
 from retrieval_core.errors import ServiceConnectionError, StoreError
+from retrieval_core.index.index import seconds_for_note
 from retrieval_core.ports import Fetched, FetchRequest, StoreInfo
 from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -194,3 +195,9 @@ def test_reading_is_guarded_as_a_search_is(tmp_path: Path) -> None:
     with pytest.raises(ServiceConnectionError):
         asyncio.run(guarded.adocument("a"))
     guarded.close()
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(None, 5.0), (30.0, 5.0), (2.0, 2.0), (0.0, 0.5), (-1.0, 0.5)])
+def test_the_question_whether_an_index_is_whole_ends_with_the_deadline(left: float | None, seconds: float) -> None:
+    """A query of two seconds doesn't wait five for a store that has stopped answering."""
+    assert seconds_for_note(left) == seconds

@@ -63,7 +63,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _Note: TypeAlias = "Callable[[], Awaitable[Degradation | None]]"
 NOTE_SECONDS = 5.0
-"""How long a query waits for the store to say whether the index is whole, after a search."""
+"""The longest time that a query waits for the store to say whether the index is whole, within its deadline."""
+FEWEST_NOTE_SECONDS = 0.5
+"""The time for that if the search has used up the deadline: a store that responds does so sooner."""
 
 
 def each_of(kind: type[T] | tuple[type[T], ...], values: Iterable[T], taker: str) -> Iterator[T]:
@@ -653,7 +655,7 @@ class _Incomplete:
         """
         if self._is_complete:
             return await self._retrieval.retrieve(run, query, plan)
-        result, notes = await self._noted(lambda: self._retrieval.retrieve(run, query, plan))
+        result, notes = await self._noted(run, lambda: self._retrieval.retrieve(run, query, plan))
         self._check(notes, result.hits)
         return replace(result, degraded=(*result.degraded, *notes)) if notes else result
 
@@ -661,18 +663,18 @@ class _Incomplete:
         """Return the last state of a query, as :meth:`retrieve`."""
         if self._is_complete:
             return await self._retrieval.search(run, state)
-        last, notes = await self._noted(lambda: self._retrieval.search(run, state))
+        last, notes = await self._noted(run, lambda: self._retrieval.search(run, state))
         self._check(notes, last.hits)
         return last.but(degraded=(*last.degraded, *notes)) if notes else last
 
-    async def _noted(self, find: Callable[[], Awaitable[T]]) -> tuple[T, tuple[Degradation, ...]]:
+    async def _noted(self, run: Run, find: Callable[[], Awaitable[T]]) -> tuple[T, tuple[Degradation, ...]]:
         """Return what was found, and how much of the index is there."""
         note = await self._before()
         found = await find()
         # A copy is verified after its last document was written, so it can't have become whole during the search.
         if note is None:
             try:
-                async with asyncio.timeout(NOTE_SECONDS):
+                async with asyncio.timeout(seconds_for_note(run.seconds_left)):
                     note = await self._after()
             except TimeoutError:
                 note = Degradation("index", "the store did not say whether all documents are there")
@@ -682,6 +684,11 @@ class _Incomplete:
         if notes and self._is_strict:
             raise IncompleteSearchError(notes[0].reason, hits, {"degraded": notes})
         self._is_complete = self._is_complete or (bool(hits) and not notes)
+
+
+def seconds_for_note(left: float | None) -> float:
+    """Return how long to wait for the store's answer, given the seconds that the query has left."""
+    return NOTE_SECONDS if left is None else max(FEWEST_NOTE_SECONDS, min(left, NOTE_SECONDS))
 
 
 def _incomplete(told: str) -> Degradation:
