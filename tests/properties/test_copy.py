@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
@@ -22,6 +23,8 @@ from retrieval_core.ports import Change, ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.types import PageSpan, Section, Span
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from retrieval_core.types import CopyProgress
 
 DIMENSION = 5
@@ -169,3 +172,20 @@ def test_an_index_without_files_has_one_checksum_in_all_stores() -> None:
     asyncio.run(source.upsert(Change(chunks=(chunk,), vectors=np.eye(1, DIMENSION, dtype=np.float32))))
     checksums = {copy_index(source, target(**IDENTITY)).checksum for target in (MemoryStore, _WithoutStates)}
     assert len(checksums) == 1
+
+
+class _Claimed(MemoryStore):
+    @asynccontextmanager
+    async def claimed(self, work: str, *, is_patient: bool = True) -> AsyncGenerator[bool]:
+        assert (work, is_patient) == ("copying", False)
+        yield False
+
+
+def test_two_processes_do_not_copy_to_one_index() -> None:
+    """The first one that completes would remove the marker of the other, and what that has written."""
+    source, target = MemoryStore(**IDENTITY), _Claimed(**IDENTITY)
+    chunk = Chunk("c", "d", "moon", embedding_model="letters")
+    asyncio.run(source.upsert(Change(chunks=(chunk,), vectors=np.eye(1, DIMENSION, dtype=np.float32))))
+    with pytest.raises(StoreError, match="another process is copying"):
+        copy_index(source, target)
+    assert asyncio.run(target.describe()).documents == 0

@@ -117,6 +117,9 @@ async def _copied(
         info = await first.describe()
         manifest = info.manifest or await _manifest_of_records(first, info)
         second = await _opened(stack, target, manifest, origin)
+        if not await stack.enter_async_context(second.claimed("copying", is_patient=False)):
+            msg = f"another process is copying an index to {second.location}. Wait until it is done"
+            raise StoreError(msg)
         policies = {id(first): _policy(origin), id(second): _policy(destination)}
         copy = _Copy(first, second, info, manifest, policies=policies, on_progress=on_progress)
         return await copy.run(settings), copy.has_files
