@@ -174,7 +174,8 @@ def test_an_incomplete_copy_is_no_index_yet(folder: Path) -> None:
     with pytest.raises(InterruptedByTestError):
         copy_index("k.db", "c.db", interrupt)
     told = command("search", "moon", "--index", "c.db", "--mode", "keyword")
-    assert "0 of 14 documents copied so far; the others can't be found yet" in " ".join(told.split())
+    assert "at least 0 of 14 documents copied so far; the others can't be found yet" in " ".join(told.split())
+    assert "unfinished-copy" not in command("list", "--index", "c.db")
     with opened(index="c.db", strict=True, **LEXICAL) as index, pytest.raises(RetrievalError, match="copied so far"):
         index.retrieve("moon")
     for arguments in (("index", "docs"), ("remove", "docs/01.md")):
@@ -303,3 +304,25 @@ def test_no_document_of_a_user_makes_an_index_look_like_an_unfinished_copy(tmp_p
     with opened(index=str(tmp_path / "a.db")) as index:
         index.add([Chunk("c", "own", "The moon.")])
         assert index.retrieve("moon").degraded == ()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "lancedb"])
+def test_a_program_that_has_the_index_open_notices_that_it_is_replaced_by_a_copy(folder: Path, kind: str) -> None:
+    """It has found hits and written before; another program empties the index, and begins to copy into it."""
+    if kind in NEEDS:
+        pytest.importorskip(NEEDS[kind], reason="this store needs its extra")
+    place: dict[str, Any] = {"index": str(folder / "b.db"), "store.kind": kind}
+    with opened(**place) as index:
+        index.add([Chunk("old", "old", "The moon of old.")])
+        assert index.retrieve("moon").degraded == ()
+        with opened(**place) as other:
+            other.delete(["old"])
+        with pytest.raises(InterruptedByTestError):
+            copy_index("a.db", load_config(overrides=place), interrupt)
+        assert any("copied so far" in each.reason for each in index.retrieve("moon").degraded)
+        assert any("copied so far" in each.reason for each in index.retrieve("moon").degraded)
+        with pytest.raises(StoreError, match="is a copy of"):
+            index.add([Chunk("new", "new", "The moon of now.")])
+        copy_index("a.db", load_config(overrides=place))
+        assert index.retrieve("moon").degraded == ()
+        index.add([Chunk("new", "new", "The moon of now.")])

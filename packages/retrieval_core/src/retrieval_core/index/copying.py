@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 from retrieval_core.adapters.registry import build_analyzer, build_store
-from retrieval_core.adapters.stores.copy_marker import MARKER, CopyMarker, read_marker
 from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS
 from retrieval_core.adapters.stores.seals import CHUNK_SEAL, CLOSE
 from retrieval_core.config import RetrievalConfig, check_complete
@@ -26,7 +25,9 @@ from retrieval_core.index.settings import (
     place_of,
     remembered_settings,
 )
+from retrieval_core.ingest.copy_marker import CopyMarker, read_marker
 from retrieval_core.ports import Change, ChunkRange, Embedder, FetchRequest, Manifest, Store, as_store
+from retrieval_core.ports.stores import COPY_MARKER
 from retrieval_core.run.clock import SystemClock
 from retrieval_core.run.retry import NO_RETRIES, RetryPolicy, retry
 from retrieval_core.run.sync import SyncBridge
@@ -307,7 +308,7 @@ class _Copy:
         await self._refuse_damage(target, "delete it and copy again")
         if settings is not None and "remember" in target.capabilities:
             await self._call(target, target.remember, settings)
-        await self._call(target, target.upsert, Change(removed_documents=(MARKER,)))
+        await self._call(target, target.upsert, Change(removed_documents=(COPY_MARKER,)))
         return CopyReport(
             source=source.location,
             target=target.location,
@@ -513,7 +514,7 @@ class _Copy:
     async def _names(self, store: Store) -> list[str]:
         """Return the IDs of all documents, in order."""
         try:
-            return sorted({*await self._call(store, store.document_ids)} - {MARKER})
+            return sorted({*await self._call(store, store.document_ids)})
         except IndexNotFoundError:
             return []
 

@@ -11,9 +11,8 @@ from functools import partial
 from os import sep
 from pathlib import Path, PurePath, PurePosixPath
 from reprlib import repr  # noqa: A004 - shortens long values
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from retrieval_core.adapters.stores.copy_marker import read_marker
 from retrieval_core.adapters.stores.first_run import read_progress
 from retrieval_core.errors import (
     IncompleteSearchError,
@@ -24,6 +23,7 @@ from retrieval_core.errors import (
     progress_of_first_run,
 )
 from retrieval_core.index.integrity import IntegrityCheck
+from retrieval_core.ingest.copy_marker import read_marker
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.pipeline.grep import (
     MOST_CONTEXT,
@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from retrieval_core.pipeline.stages.state import Plan, SearchState
     from retrieval_core.ports import Embedder, Store, StoreInfo
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import ChunkValidation, DocumentInfo, Hit, IntegrityReport, Query, RetrievalResult
+    from retrieval_core.types import ChunkValidation, DocumentInfo, IntegrityReport, Query, RetrievalResult
     from retrieval_core.types.grep import GrepOutput, GrepResult
 
 T = TypeVar("T")
-_Note: TypeAlias = "Callable[[], Awaitable[Degradation | None]]"
+Found = TypeVar("Found", "RetrievalResult", "SearchState")
 NOTE_SECONDS = 5.0
 """The longest time that a query waits for the store to say whether the index is whole, within its deadline."""
 FEWEST_NOTE_SECONDS = 0.5
@@ -126,6 +126,7 @@ class Index(RetrievalPipeline):
         self._ingester = ingester
         self._place = place
         self._memory = memory
+        self._whole_version: str | None = None
         self._retrieval = _Incomplete(
             self._retrieval, self._first_run_note, self._copy_note, is_strict=self.config.strict
         )
@@ -202,19 +203,36 @@ class Index(RetrievalPipeline):
 
         Any process may be indexing its first documents, or copying another index to it.
         """
-        return await self._first_run_note() or await self._copy_note()
+        return await self._first_run_note() or await self._copy_note(None)
 
     async def _first_run_note(self) -> Degradation | None:
         await to_a_loop()
         progress = None if self._place is None else await asyncio.to_thread(read_progress, self._place)
         return None if progress is None else _incomplete(progress_of_first_run(*progress))
 
-    async def _copy_note(self) -> Degradation | None:
+    async def _copy_note(self, seconds_left: float | None) -> Degradation | None:
+        """Return how much of a copy is there; the store is asked again only if the index was written to since."""
+        held = self.store.held()
+        if held is not None and held.version == self._whole_version:
+            return None
+        await to_a_loop()
         try:
-            marker = await read_marker(self.store)
+            async with asyncio.timeout(seconds_for_note(seconds_left)):
+                if "version" in self.store.capabilities:
+                    version = await self.store.version()
+                else:  # such an index is asked once a minute
+                    version = f"minute {self._clock.now() // 60}"
+                if version is not None and version == self._whole_version:
+                    return None
+                marker = await read_marker(self.store)
+        except TimeoutError:
+            return Degradation("index", "the store did not say whether all documents are there")
         except Exception:  # noqa: BLE001 - whatever a store raises, the next search reports it
             return None
-        return None if marker is None else _incomplete(marker.note)
+        if marker is None:
+            self._whole_version = version
+            return None
+        return _incomplete(marker.note)
 
     async def aadd(self, chunks: Sequence[Chunk]) -> None:
         """Add your own chunks: all of them or none. A chunk replaces the chunk with the same ID.
@@ -623,20 +641,27 @@ def _moments(chunks: Iterable[Chunk]) -> dict[str, datetime]:
 
 
 class _Incomplete:
-    """Adds to each result how much of the index is there, while it is filled for the first time.
+    """Adds to each result how much of the index is there, while it is filled for the first time or copied to.
 
     Args:
-        before: Returns how much that is, asked before a search; ``None`` for a whole index.
-        after: The same, asked after a search that did not fail. It takes a call of the store.
+        first_run: Returns how many files are indexed, asked before searches until one finds all; ``None`` for all.
+        copy: Returns how much is copied, given the seconds left, asked after each search; ``None`` for all.
         is_strict: Whether a search of an incomplete index fails.
     """
 
-    def __init__(self, retrieval: Retrieval, before: _Note, after: _Note, *, is_strict: bool) -> None:
+    def __init__(
+        self,
+        retrieval: Retrieval,
+        first_run: Callable[[], Awaitable[Degradation | None]],
+        copy: Callable[[float | None], Awaitable[Degradation | None]],
+        *,
+        is_strict: bool,
+    ) -> None:
         self._retrieval = retrieval
-        self._before = before
-        self._after = after
+        self._first_run = first_run
+        self._copy = copy
         self._is_strict = is_strict
-        self._is_complete = False
+        self._is_filled = False
         self.knowledge = retrieval.knowledge
         self.plan = retrieval.plan
         self.start = retrieval.start
@@ -653,37 +678,25 @@ class _Incomplete:
             IncompleteSearchError: The index is incomplete, and that is an error.
             RetrievalError: As the retrieval.
         """
-        if self._is_complete:
-            return await self._retrieval.retrieve(run, query, plan)
         result, notes = await self._noted(run, lambda: self._retrieval.retrieve(run, query, plan))
-        self._check(notes, result.hits)
         return replace(result, degraded=(*result.degraded, *notes)) if notes else result
 
     async def search(self, run: Run, state: SearchState) -> SearchState:
         """Return the last state of a query, as :meth:`retrieve`."""
-        if self._is_complete:
-            return await self._retrieval.search(run, state)
         last, notes = await self._noted(run, lambda: self._retrieval.search(run, state))
-        self._check(notes, last.hits)
         return last.but(degraded=(*last.degraded, *notes)) if notes else last
 
-    async def _noted(self, run: Run, find: Callable[[], Awaitable[T]]) -> tuple[T, tuple[Degradation, ...]]:
-        """Return what was found, and how much of the index is there."""
-        note = await self._before()
+    async def _noted(self, run: Run, find: Callable[[], Awaitable[Found]]) -> tuple[Found, tuple[Degradation, ...]]:
+        note = None if self._is_filled else await self._first_run()
         found = await find()
         # A copy is verified after its last document was written, so it can't have become whole during the search.
+        note = note or await self._copy(run.seconds_left)
         if note is None:
-            try:
-                async with asyncio.timeout(seconds_for_note(run.seconds_left)):
-                    note = await self._after()
-            except TimeoutError:
-                note = Degradation("index", "the store did not say whether all documents are there")
-        return found, () if note is None else (note,)
-
-    def _check(self, notes: Sequence[Degradation], hits: tuple[Hit, ...]) -> None:
-        if notes and self._is_strict:
-            raise IncompleteSearchError(notes[0].reason, hits, {"degraded": notes})
-        self._is_complete = self._is_complete or (bool(hits) and not notes)
+            self._is_filled = self._is_filled or bool(found.hits)
+            return found, ()
+        if self._is_strict:
+            raise IncompleteSearchError(note.reason, found.hits, {"degraded": (note,)})
+        return found, (note,)
 
 
 def seconds_for_note(left: float | None) -> float:

@@ -13,7 +13,6 @@ from hashlib import sha256
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
-from retrieval_core.adapters.stores.copy_marker import refuse_marker_id, refuse_unfinished_copy
 from retrieval_core.adapters.stores.first_run import read_progress, remove_progress, write_progress
 from retrieval_core.errors import (
     ConfigurationError,
@@ -25,6 +24,7 @@ from retrieval_core.errors import (
     UnreadableFileError,
 )
 from retrieval_core.ingest.comparison import restore_chunk
+from retrieval_core.ingest.copy_marker import refuse_marker_id, refuse_unfinished_copy
 from retrieval_core.ingest.files import Discovery, FileNames, FoundFile, discover, hash_file
 from retrieval_core.ingest.readers import is_supported
 from retrieval_core.ingest.readers.base import ParsedDocument
@@ -141,7 +141,6 @@ class Ingester:
         self._late = store if embedder is not None and "add_vectors" in store.capabilities else None
         self._pool = ThreadPool("retrieval-ingest", threads=2, patience=5.0)
         self._is_checked = False
-        self._is_whole = False
         self._elsewhere: Mapping[str, str] = {}
         self._located_at: str | None = None
         self._retries = retries
@@ -189,7 +188,7 @@ class Ingester:
             StoreError: The index cannot be written.
         """
         started = time.perf_counter()
-        await self._refuse_unfinished_copy()
+        await self._call(refuse_unfinished_copy, self._store)
         known = await self._store.sources()
 
         def find() -> tuple[Discovery, Sequence[FoundFile], Mapping[str, bool]]:
@@ -258,7 +257,6 @@ class Ingester:
             EmbeddingError: A text could not be embedded.
             StoreError: The index cannot be written.
         """
-        await self._refuse_unfinished_copy()
         await self._pool.run(lambda: self._warn_of_long_texts(chunks))
         model = self._embedder.id if self._embedder else None
         now = self._now()
@@ -290,7 +288,6 @@ class Ingester:
             EmbeddingError: A text could not be embedded; everything written until then stays.
             StoreError: The index cannot be written.
         """
-        await self._refuse_unfinished_copy()
         written = writes = 0
         async for batch in batches(self._prepare(iter(documents))):
             writes += await self._write(batch)
@@ -301,17 +298,11 @@ class Ingester:
 
     async def delete(self, document_ids: Sequence[str]) -> int:
         """Remove documents with all their chunks, and return how many chunks these were."""
-        await self._refuse_unfinished_copy()
+        await self._call(refuse_unfinished_copy, self._store)
         gone = await self._store.delete(document_ids)
         if self._on_written is not None:
             await self._on_written(Change(removed_documents=tuple(document_ids)))
         return gone
-
-    async def _refuse_unfinished_copy(self) -> None:
-        """Refuse to change a copy in the making; asked once, before the first change of a process."""
-        if not self._is_whole:
-            await self._call(refuse_unfinished_copy, self._store)
-            self._is_whole = True
 
     async def path_of(self, name: str) -> Path:
         """Return the path of a file or folder by its name in the index; nothing need be there."""
@@ -720,6 +711,7 @@ class Ingester:
 
     async def _upsert(self, change: Change) -> None:
         refuse_marker_id({each.document_id for each in change.chunks}.union(each.id for each in change.documents))
+        await self._call(refuse_unfinished_copy, self._store)
         await self._call(self._store.upsert, change)
         if self._on_written is not None:
             await self._on_written(change)

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from retrieval_core.types.filters import Filter
 
 T = TypeVar("T")
+COPY_MARKER = ".retrieval/unfinished-copy"
+"""ID and source of the document that marks an index as a copy in the making; no list of documents has it."""
 
 Capability: TypeAlias = Literal[
     "add_vectors",
@@ -324,7 +326,7 @@ class Store(ABC):
         ids = await call_plugin(self._document_ids)
         if not are(ids, lambda name: isinstance(name, str)):
             raise _refused(f"expected a list of ids, got {ids!r:.80}")
-        return ids
+        return [name for name in ids if name != COPY_MARKER] if COPY_MARKER in ids else ids
 
     @calls_plugin
     async def documents_with(self, texts: Sequence[Collection[str]], condition: Filter | None = None) -> Sequence[str]:

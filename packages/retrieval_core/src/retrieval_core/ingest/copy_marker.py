@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError, UnsupportedError
 from retrieval_core.ports.plugin import call_plugin
+from retrieval_core.ports.stores import COPY_MARKER
 from retrieval_core.types import Document
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import Store
 
-MARKER = ".retrieval/unfinished-copy"
-"""ID and source of the document. It has no chunks, so no search finds it."""
 _TEXT = "This index is a copy that is not complete. To complete it, run the same command again: retrieval copy FROM TO"
 
 
@@ -40,12 +39,12 @@ class CopyMarker:
 
     def document(self) -> Document:
         """Return the document that keeps the state; its hash is the one field that every store returns unread."""
-        return Document(MARKER, _TEXT, MARKER, json.dumps(asdict(self)))
+        return Document(COPY_MARKER, _TEXT, COPY_MARKER, json.dumps(asdict(self)))
 
     @property
     def note(self) -> str:
         """How much is copied, for people."""
-        return f"{self.done:,} of {self.total:,} documents copied so far"
+        return f"at least {self.done:,} of {self.total:,} documents copied so far"
 
 
 async def read_marker(store: Store) -> CopyMarker | None:
@@ -57,7 +56,7 @@ async def read_marker(store: Store) -> CopyMarker | None:
     if "documents_of" not in store.capabilities:
         return None
     try:
-        kept = (await call_plugin(store.documents_of, MARKER)).get(MARKER)
+        kept = (await call_plugin(store.documents_of, COPY_MARKER)).get(COPY_MARKER)
     except (IndexNotFoundError, UnsupportedError):
         return None
     try:
@@ -72,8 +71,8 @@ def refuse_marker_id(document_ids: Iterable[str]) -> None:
     Raises:
         InvalidParameterError: One has the ID of the marker.
     """
-    if MARKER in document_ids:
-        msg = f"the document ID {MARKER!r} is reserved for retrieval copy: choose another one"
+    if COPY_MARKER in document_ids:
+        msg = f"the document ID {COPY_MARKER!r} is reserved for retrieval copy: choose another one"
         raise InvalidParameterError(msg)
 
 
