@@ -72,7 +72,7 @@ def test_systemd_accepts_the_unit_of_several_services(tmp_path: Path) -> None:
 
 def test_several_services_share_what_the_page_says(tmp_path: Path) -> None:
     """The settings of both examples are valid, and are those with which processes share all that they can."""
-    given = {"POSTGRES_PASSWORD": "secret", "HEALTH_TOKEN": "well", "TOKENS": hashed("token")}
+    given = {"POSTGRES_PASSWORD": "secret", "TOKENS": hashed("token")}
     written = {name: re.sub(r"\$\{(\w+)[^}]*\}", lambda found: given[found[1]], str(value))
                for name, value in COMPOSE["services"]["service"]["environment"].items()}  # fmt: skip
     lines = (DEPLOY / "retrieval-mcp.env").read_text(encoding="utf-8").replace("sha256:HASH", hashed("token"))

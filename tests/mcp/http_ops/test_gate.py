@@ -44,8 +44,6 @@ ENDPOINTS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/documents"): {"json": {"documents": [{"id": "a.md", "text": "A text."}]}},
     ("DELETE", "/v1/documents?id=a.md"): {},
     ("POST", "/v1/files?name=a.md"): {"content": b"A text.", "headers": {"content-type": "application/octet-stream"}},
-    ("GET", "/healthz"): {},
-    ("GET", "/readyz"): {},
     ("GET", "/metrics"): {},
     ("GET", "/openapi.json"): {},
     ("POST", "/mcp"): {"json": CALL, "headers": {"accept": "application/json, text/event-stream"}},
@@ -133,6 +131,41 @@ def test_the_page_needs_no_token_and_holds_no_secret(tmp_path: Path) -> None:
             assert (await service.ask("GET", path, "secret")).status_code == 404
 
     served(tmp_path, check, tokens=(hashed("secret"),))
+
+
+def test_probes_need_no_token_and_learn_nothing_but_the_status(tmp_path: Path) -> None:
+    """Kubernetes calls by IP address; nobody can load the index through them, and other methods are refused."""
+    probes: tuple[tuple[dict[str, str], bool], ...] = (
+        ({}, False),
+        ({"authorization": "Bearer wrong"}, False),
+        ({"host": "10.0.0.7:8000"}, False),
+        ({"host": "evil.example", "authorization": "Bearer secret"}, False),
+        ({"origin": "https://evil.example", "authorization": "Bearer secret"}, False),
+        ({"authorization": "Bearer secret"}, True),
+    )
+
+    async def check(service: Service) -> None:
+        for headers, _ in probes:
+            assert (await service.ask("GET", "/healthz", headers=headers)).json() == {"status": "ok"}
+            answer = await service.ask("GET", "/readyz", headers=headers)
+            assert (answer.status_code, answer.json()) == (200, {"status": "ready", "waiting": {}})
+            assert "access-control-allow-origin" not in answer.headers
+            for method in ("HEAD", "POST", "OPTIONS"):
+                if "10.0.0.7:8000" in headers.values():
+                    assert (await service.ask(method, "/readyz", headers=headers)).status_code == 421
+
+    async def run() -> None:
+        index = opened(tmp_path / "b.db")
+        await index.aadd_documents([Document("moon.md", "The moon has no air.", source="moon.md", content_hash="")])
+        async with serving({"index": index}, tokens=(hashed("secret"),)) as service:
+            await index.store.aclose()
+            for headers, is_known in probes:
+                answer = await service.ask("GET", "/readyz", headers=headers)
+                waiting = {"index": "StoreError"} if is_known else {}
+                assert (answer.status_code, answer.json()) == (503, {"status": "waiting", "waiting": waiting})
+
+    served(tmp_path, check, tokens=(hashed("secret"),))
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("endpoint", [*ENDPOINTS, *NOWHERE], ids=" ".join)

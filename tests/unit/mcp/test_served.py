@@ -17,6 +17,7 @@ from retrieval_core.errors import ConfigurationError
 from retrieval_core.service.searching import SearchIndexRequest, search
 from retrieval_core.service.served import ServedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
+from retrieval_core.testing.clock import FakeClock
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core_mcp import ServerSettings, serve_indexes
 from retrieval_core_mcp.peek import peek
@@ -120,3 +121,26 @@ def test_an_index_that_cannot_be_opened_does_not_keep_others_from_being_joined(c
         await indexes.aclose()
 
     asyncio.run(conversation())
+
+
+def test_an_index_is_asked_once_a_second_whether_it_can_be_searched(tmp_path: Path) -> None:
+    """Anybody may ask a service that, and must not load its database by it."""
+
+    async def run() -> None:
+        index, clock = open_index(tmp_path / "a.db", embedder=FakeEmbedder()), FakeClock()
+
+        def give(**_: object) -> Index:
+            return index
+
+        served_index = ServedIndex("a", index.config, open_index=give, clock=clock)
+        assert await served_index.problem() == "IndexNotFoundError"
+        await index.aadd_documents([Document("a", "text")])
+        assert {*await asyncio.gather(*(served_index.problem() for _ in range(5)))} == {"IndexNotFoundError"}
+        clock.advance(1.0)
+        assert {*await asyncio.gather(*(served_index.problem() for _ in range(5)))} == {None}
+        await index.aclose()
+        assert await served_index.problem() is None
+        clock.advance(1.0)
+        assert await served_index.problem() == "StoreError"
+
+    asyncio.run(run())

@@ -182,5 +182,8 @@ class Readiness(_Answer):
 
     status: Literal["ready", "waiting"]
     waiting: Annotated[
-        dict[str, str], Field(description="Names of errors by index, for the indexes that can't be searched")
+        dict[str, str],
+        Field(
+            description="Names of errors by index, for the indexes that can't be searched; empty without a valid token"
+        ),
     ]

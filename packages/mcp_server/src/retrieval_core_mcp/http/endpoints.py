@@ -85,13 +85,14 @@ async def health(_asked: Asked, _request: object) -> ASGIApp:
 
 
 async def readiness(asked: Asked, _request: object) -> ASGIApp:
-    """Report whether every index can be searched, and the process goes on."""
+    """Report whether every index can be searched, and the process goes on; strangers get no names and no errors."""
     if asked.served.admission.is_draining:
         problems = dict.fromkeys((served.name for served in asked.context.indexes), SHUTTING_DOWN)
     else:
         problems = {served.name: await served.problem() for served in asked.context.indexes}
     waiting = {name: problem for name, problem in problems.items() if problem is not None}
-    return json_response({"status": "waiting" if waiting else "ready", "waiting": waiting}, 503 if waiting else 200)
+    shown = {} if asked.call.is_stranger else waiting
+    return json_response({"status": "waiting" if waiting else "ready", "waiting": shown}, 503 if waiting else 200)
 
 
 async def metrics(asked: Asked, _request: object) -> ASGIApp:

@@ -24,6 +24,7 @@ class Call:
     """One request on its way: what an answer has to repeat, as far as it is known.
 
     Attributes:
+        is_stranger: Whether the request passed without the checks of the host and the token, as only probes do.
         condition: Filter of the chunks that the caller sees; ``None`` if it sees all of them.
         share: Names who shares places and sessions with others; ``None`` if there is only one caller.
         query: The query as it was sent; ``None`` before the body was read.
@@ -34,6 +35,7 @@ class Call:
 
     request_id: str
     token: BearerToken | None = None
+    is_stranger: bool = False
     condition: Filter | None = None
     share: str | None = None
     query: str | None = None

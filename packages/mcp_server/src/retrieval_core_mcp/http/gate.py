@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 SERVED = ("/v1", "/mcp")
 """The beginnings of the paths at which something is done for callers."""
+PROBES = ("/healthz", "/readyz")
+"""Paths that answer ``GET`` without a token and by any name of the host, as probes of Kubernetes and proxies call."""
 FILE_UPLOAD = ("POST", "/v1/files")
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -62,8 +64,8 @@ class Gate:
     """An ASGI application in front of another one.
 
     Every answer carries ``X-Request-Id``; every error is one of the contract. A foreign name of the host is answered
-    with 421, a script of a foreign page with 403, a wrong token with 401. A request that passes has in its state
-    ``call``, which knows what the caller may see.
+    with 421, a script of a foreign page with 403, a wrong token with 401; probes pass, as strangers. A request that
+    passes has in its state ``call``, which knows what the caller may see.
 
     Args:
         app: Handles the requests that pass.
@@ -132,6 +134,13 @@ class Gate:
     async def _handle(self, scope: Scope, headers: Headers, receive: Receive, answer: AnswerSender, call: Call) -> None:
         path = scope["path"]
         check_framing(headers)
+        if scope["method"] == "GET" and path in PROBES:
+            try:
+                await self._check_caller(scope, headers, call)
+            except RequestError:
+                call.is_stranger = True
+            await self._app(scope, receive, answer.send)
+            return
         self._check_host(headers)
         if scope["method"] == "OPTIONS" and "origin" in headers:
             await Response(status_code=204, headers=_ALLOWED)(scope, receive, answer.send)
@@ -139,8 +148,8 @@ class Gate:
         if self._oauth is not None and path.startswith(METADATA):
             await json_response(self._oauth.metadata())(scope, receive, answer.send)
             return
-        if (self._tokens or self._verifier is not None) and not is_public(path):
-            self._identify(scope, call, await self._check_token(headers))
+        if not is_public(path):
+            await self._check_caller(scope, headers, call)
         if not path.startswith(SERVED):
             await self._app(scope, receive, answer.send)
             return
@@ -155,6 +164,11 @@ class Gate:
         is_stream = path == "/mcp" and (scope["method"] == "GET" or _listens(headers))
         with self._admission.streaming(call.share) if is_stream else self._admission.admitted(call.share):
             await self._app(scope, receive, answer.send)
+
+    async def _check_caller(self, scope: Scope, headers: Headers, call: Call) -> None:
+        self._check_host(headers)
+        if self._tokens or self._verifier is not None:
+            self._identify(scope, call, await self._check_token(headers))
 
     def _identify(self, scope: Scope, call: Call, token: BearerToken) -> None:
         """Note in a request's call whose it is and what that allows."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from retrieval_core.errors import EmbeddingError, InvalidParameterError, NotFoundError, RetrievalError
 from retrieval_core.run.clock import SystemClock
+from retrieval_core.run.sync import SingleFlight
 from retrieval_core.service.redaction import redactor
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ WARM_UP = "warmup"
 """One word, which is in no language: asking for the language of *up* loads a detector that takes 37 MB."""
 WARM_UP_AFTER = 0.2
 """Seconds that the first search has the processors for itself, if it comes as soon as the model is loaded."""
+PROBLEM_SECONDS = 1.0
+"""For how long it is remembered whether an index can be searched."""
 MOST_TENANTS = 64
 """Filters of callers for which it is cached what an index contains: reading that takes a while."""
 _UNFIT = re.compile(r"[\s:]")
@@ -96,6 +99,8 @@ class ServedIndex:
         self._warming: asyncio.Task[None] | None = None
         self._kept: dict[tuple[object, Filter | None], tuple[str, Any]] = {}
         self._has_waited = False
+        self._problem: tuple[float, str | None] | None = None
+        self._problems: SingleFlight[str | None] = SingleFlight()
 
     def open(self) -> Index:
         """Open the index now. Opening twice is fine.
@@ -194,7 +199,17 @@ class ServedIndex:
             await asyncio.wait([self._warming])
 
     async def problem(self) -> str | None:
-        """Return the name of the error that prevents searching the index; ``None`` if it can be searched."""
+        """Return the name of the error that prevents searching the index; ``None`` if it can be searched.
+
+        The index is asked once a second at most, since anybody may call this.
+        """
+        known = self._problem
+        if known is None or self._clock.now() - known[0] >= PROBLEM_SECONDS:
+            problem = await self._problems.run("", self._find_problem)
+            known = self._problem = self._clock.now(), problem
+        return known[1]
+
+    async def _find_problem(self) -> str | None:
         try:
             index = await self.index()
             await index.adescribe()
