@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
 
 from retrieval_core import load_config, open_index
+from retrieval_core.ports import Change, SourceState
 from retrieval_core.testing.fakes import FakeEmbedder
 
 if TYPE_CHECKING:
@@ -93,5 +94,23 @@ def test_work_of_a_process_that_is_gone_is_done_by_another(postgres: PostgresSer
     async def enter(store: PostgresStore) -> bool:
         async with store.claimed("work") as is_ours:
             return is_ours
+
+    asyncio.run(run())
+
+
+def test_states_of_some_files_are_read_without_those_of_all(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Each write of a run asks for those of its own files; names may have any characters."""
+
+    async def run() -> None:
+        store = postgres.store(tmp_path)
+        names = ["a", "ä 'quoted'", "\0", "100%"]
+        states = {name: SourceState(name, "hash", "recipe", 1) for name in names}
+        try:
+            await store.upsert(Change(sources=tuple(states.values())))
+            assert await store.sources() == states
+            assert await store.sources({"a", "\0", "none"}) == {name: states[name] for name in ("a", "\0")}
+            assert await store.sources(()) == {}
+        finally:
+            await store.aclose()
 
     asyncio.run(run())

@@ -542,7 +542,8 @@ class Ingester:
     async def _without_written(self, batch: Batch, damaged: Mapping[str, frozenset[str]]) -> Batch:
         """Return what of a batch no other process has written since it was read."""
         rest: Batch = []
-        states = await self._store.sources()
+        finished = {item.file.source for item in batch if isinstance(item, Finished)}
+        states = await self._store.sources(finished)
         held: dict[str, Mapping[str, str]] = {}
         for item in batch:
             source = item.document.source if isinstance(item, Prepared) else item.file.source

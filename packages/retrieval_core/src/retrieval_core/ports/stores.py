@@ -351,9 +351,13 @@ class Store(ABC):
             raise _refused(f"expected a list of ids, got {ids!r:.80}")
         return ids
 
-    async def sources(self) -> Mapping[str, SourceState]:
-        """Return the state of every source by its name, so that only changed files are indexed again."""
-        return await self._read_or({}, self._sources)
+    async def sources(self, names: Collection[str] | None = None) -> Mapping[str, SourceState]:
+        """Return the states of sources by their names, so that only changed files are indexed again.
+
+        Args:
+            names: Of the sources, for stores with claims only, which must not read all for each write. Default: all.
+        """
+        return await self._read_or({}, self._sources, *(() if names is None else (names,)))
 
     async def documents_of(self, source: str) -> Mapping[str, str]:
         """Return the content hashes of a source's documents, by document id."""
@@ -518,6 +522,7 @@ class Store(ABC):
             Whether the work is this process's; false only if another one does it, and this one doesn't wait.
 
         Raises:
+            IndexBusyError: Another process does it for longer than the store waits.
             RetrievalError: The store can't be reached.
         """
         self._check_open()

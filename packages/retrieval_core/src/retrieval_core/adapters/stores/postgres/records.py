@@ -35,7 +35,7 @@ from retrieval_core.ports import Fetched
 from retrieval_core.types.filters import chunk_fields, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from retrieval_core.adapters.stores.postgres.session import View
     from retrieval_core.adapters.stores.postgres.words import Counted
@@ -281,9 +281,13 @@ async def document_ids(view: View) -> list[str]:
     return [decode(name) for (name,) in rows]
 
 
-async def sources(view: View) -> dict[str, SourceState]:
-    """Return the state of every source, by its name."""
-    rows = await view.rows(f"SELECT {', '.join(SOURCES.columns)} FROM s.sources")  # noqa: S608 - constants
+async def sources(view: View, names: Collection[str] | None = None) -> dict[str, SourceState]:
+    """Return the states of sources by their names. Default: of all."""
+    statement = f"SELECT {', '.join(SOURCES.columns)} FROM s.sources"  # noqa: S608 - constants
+    if names is None:
+        rows = await view.rows(statement)
+    else:
+        rows = await view.rows(f"{statement} WHERE source = ANY(%(names)s)", {"names": list(map(encode, names))})
     return {state.source: state for state in (SOURCES.from_row(decode_row(row)) for row in rows)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from contextlib import asynccontextmanager, contextmanager, suppress
 from secrets import token_hex
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncCursor
 
+logger = logging.getLogger(__name__)
+
 SERVICE = "postgres"
 IDLE = TransactionStatus.IDLE
 # The deadline of a query cancels its statement. This only keeps work without a deadline from hanging for ever.
@@ -44,6 +47,18 @@ _SILENCE_SECONDS = 300
 _CONNECT_SECONDS = 10
 _FRESH_SECONDS = 1.0
 """For how long a version is believed without a question to the server."""
+_WARNING_SECONDS = 60
+_WARNINGS = 60
+"""How often it is said who holds a lock, before the wait ends."""
+_MOST_CLAIMS = 100
+"""Claims of one process at a time: each has a connection apart, so that their work finds one."""
+_HOLDER = """
+SELECT format('connection %%s from %%s since %%s; to end it: SELECT pg_terminate_backend(%%s)', pid,
+    coalesce(host(client_addr), 'the same machine'), to_char(backend_start, 'YYYY-MM-DD HH24:MI'), pid)
+FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND (classid::bigint << 32 | objid::bigint) = hashtextextended(%(name)s, 0)
+"""
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; "
 _WRITE = "BEGIN; SET LOCAL jit = off; SET LOCAL synchronous_commit = on; "
 _STATE = """
@@ -137,6 +152,7 @@ class Session:
         self._quoted = f'"{name}".'
         self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+        self._claims: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     def sql(self, statement: str) -> bytes:
         """Return a statement of this library with the name of the schema in it."""
@@ -200,24 +216,44 @@ class Session:
 
     @asynccontextmanager
     async def claimed(self, work: str, *, is_patient: bool) -> AsyncGenerator[bool]:
-        """Hold a lock of the server; see :meth:`Store.claimed`. It has its own connection, and ends with that.
+        """Hold a lock of the server; see :meth:`Store.claimed`. It ends with its connection, which does nothing else.
 
         Raises:
+            IndexBusyError: Another process has held it for an hour.
             RetrievalError: As of :meth:`reading`.
         """
+        loop = asyncio.get_running_loop()
+        claims = self._claims.setdefault(loop, _Pool(self._url, _MOST_CLAIMS))
         lock = {"name": f"retrieval-core {self._name} {work}"}
-        kind = "pg_advisory_lock" if is_patient else "pg_try_advisory_lock"
         with _translated(self._location):
-            connection = await _connect(self._url)
-        try:
-            with _translated(self._location):
+            async with claims.connection() as connection:
                 # A machine that is gone holds its locks for two minutes, in place of hours.
-                await connection.execute("SELECT set_config('tcp_keepalives_idle', '60', false)")
-                found = await self.execute(connection, f"SELECT {kind}(hashtextextended(%(name)s, 0))", lock)
-                is_ours = is_patient or await found.fetchone() == (True,)
-            yield is_ours
-        finally:
-            await connection.close()
+                await connection.execute(
+                    f"SET tcp_keepalives_idle = 60; SET lock_timeout = '{_WARNING_SECONDS}s'".encode()
+                )
+                try:
+                    is_ours = (
+                        await self._lock(connection, lock, work) if is_patient else await self._try(connection, lock)
+                    )
+                    yield is_ours
+                finally:
+                    with suppress(psycopg.Error):  # the connection is lost, and the lock with it
+                        await connection.execute("SELECT pg_advisory_unlock_all()")
+
+    async def _try(self, connection: AsyncConnection[Any], lock: Mapping[str, Any]) -> bool:
+        found = await self.execute(connection, "SELECT pg_try_advisory_lock(hashtextextended(%(name)s, 0))", lock)
+        return await found.fetchone() == (True,)
+
+    async def _lock(self, connection: AsyncConnection[Any], lock: Mapping[str, Any], work: str) -> bool:
+        for _ in range(_WARNINGS):
+            with suppress(errors.LockNotAvailable):
+                await self.execute(connection, "SELECT pg_advisory_lock(hashtextextended(%(name)s, 0))", lock)
+                return True
+            holder = await (await self.execute(connection, _HOLDER, lock)).fetchone()
+            if holder is not None:
+                logger.warning("%s: waiting for another process that is %s: %s", self._location, work, holder[0])
+        msg = f"{self._location}: another process has been {work} for an hour. End it and try again."
+        raise IndexBusyError(msg)
 
     async def index_vectors(self, dimension: int) -> None:
         """Make the index of vectors, unless another process does so; reading and writing go on meanwhile."""
@@ -260,9 +296,10 @@ class Session:
         watch = self._watches.pop(asyncio.get_running_loop(), None)
         if watch is not None:
             await watch.close()
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.close()
+        for pools in (self._pools, self._claims):
+            pool = pools.pop(asyncio.get_running_loop(), None)
+            if pool is not None:
+                await pool.close()
 
     @property
     def _channel(self) -> str:

@@ -196,9 +196,9 @@ class PostgresStore(LoadsPackage, StoreBase):
         async with self._reading() as view:
             return await records.fields(view)
 
-    async def _sources(self) -> Mapping[str, SourceState]:
+    async def _sources(self, names: Collection[str] | None = None) -> Mapping[str, SourceState]:
         async with self._reading() as view:
-            return await records.sources(view)
+            return await records.sources(view, names)
 
     async def _documents_of(self, source: str) -> Mapping[str, str]:
         async with self._reading() as view:
