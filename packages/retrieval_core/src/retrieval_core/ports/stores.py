@@ -355,7 +355,7 @@ class Store(ABC):
         """Return the states of sources by their names, so that only changed files are indexed again.
 
         Args:
-            names: Of the sources, for stores with claims only, which must not read all for each write. Default: all.
+            names: Names of sources, which only stores with claims take: a write doesn't read all. Default: all.
         """
         return await self._read_or({}, self._sources, *(() if names is None else (names,)))
 
