@@ -138,17 +138,16 @@ async def _insert_chunks(view: View, prepared: ChangeRows, numbers: Sequence[int
     rows = [(number, *row) for number, row in zip(numbers, prepared.chunks, strict=True)]
     await view.copy("chunks", ("number", *CHUNKS.columns, "seal"), rows)
     words = prepared.words.lengths
-    entries = list(zip(numbers, (row[0] for row in prepared.chunks), words, prepared.fields, strict=True))
-    columns = "number, id, words, fields"
-    if view.state.manifest.dimension is None:
-        await view.copy("entries", columns.split(", "), entries)
-    else:
-        sent = [
-            (*entry, None, None) if vector is None else (*entry, checksum(vector, entry[0]), SentVector(vector))
+    fields = (b"\x01" + text.encode() for text in prepared.fields)  # a jsonb begins with its version
+    entries = list(zip(numbers, (row[0] for row in prepared.chunks), words, fields, strict=True))
+    columns, types = ("number", "id", "words", "fields"), ("int8", "text", "int4", "bytea")
+    if view.state.manifest.dimension is not None:
+        columns, types = (*columns, "checksum", "embedding"), (*types, "int8", "bytea")
+        entries = [
+            (*entry, None, None) if vector is None else (*entry, checksum(vector, entry[0]), vector)
             for entry, vector in zip(entries, prepared.vectors, strict=True)
         ]
-        into = f"INSERT INTO s.entries ({columns}, checksum, embedding) VALUES (%s, %s, %s, %s, %s, %s)"  # noqa: S608
-        await view.run_many(into, sent)
+    await view.copy("entries", columns, entries, types)
     await _count(view, chunks=len(rows), words=sum(words))
 
 

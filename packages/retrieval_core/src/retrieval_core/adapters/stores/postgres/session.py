@@ -123,11 +123,19 @@ class View:
             async with self._connection.cursor() as cursor:
                 await cursor.executemany(self._session.sql(statement), rows)
 
-    async def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Write rows into a table."""
+    async def copy(
+        self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[str] = ()
+    ) -> None:
+        """Write rows into a table, in PostgreSQL's binary form if the types of the columns are given.
+
+        The type of a value that is in its binary form already is ``bytea``.
+        """
         if rows:
-            statement = self._session.sql(f"COPY s.{table} ({', '.join(columns)}) FROM STDIN")
+            form = " (FORMAT BINARY)" if types else ""
+            statement = self._session.sql(f"COPY s.{table} ({', '.join(columns)}) FROM STDIN{form}")
             async with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+                if types:
+                    copy.set_types(types)
                 for row in rows:
                     await copy.write_row(row)
 

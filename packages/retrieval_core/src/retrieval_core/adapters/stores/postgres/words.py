@@ -151,7 +151,8 @@ async def add_postings(view: View, numbers: Sequence[int], counted: Counted) -> 
         counted: Their postings.
     """
     row = await view.row("SELECT coalesce(max(id), 0) + 1 FROM s.segments")
-    await view.copy("postings", _COLUMNS, await asyncio.to_thread(_rows_of, row[0], numbers, counted))
+    rows = await asyncio.to_thread(_rows_of, row[0], numbers, counted)
+    await view.copy("postings", _COLUMNS, rows, ("text", "int4", "bytea"))
     await view.copy("segments", ("id", "first", "last", "chunks"), [(row[0], numbers[0], numbers[-1], len(numbers))])
 
 
