@@ -378,8 +378,8 @@ def bundle(session: nox.Session) -> None:
 
 @nox.session
 def site(session: nox.Session) -> None:
-    """Build the site of the documentation, with a reference of the library, into ``site``."""
-    session.install("-e", CORE, *group("docs"))  # signatures are those that the code has when it runs
+    """Build the site of the documentation into ``site``."""
+    session.install(*group("docs"))
     session.run("zensical", "build", "--clean", "--strict")
     elsewhere = re.compile(r'<(?!a\b)[^>]*\b(?:src|srcset|href)="(?:https?:)?//|class="mermaid"')
     if pages := [str(page) for page in Path("site").rglob("*.html") if elsewhere.search(page.read_text("utf-8"))]:

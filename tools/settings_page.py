@@ -30,8 +30,8 @@ Every setting, with its default. [Configuration](configuration.md) shows where y
 environment, as an argument, or in Python.
 
 A table such as `[store.qdrant]` belongs to one kind of adapter. You can keep the tables of several kinds in one file:
-only that of the chosen `kind` is used. `custom` is the table of
-[your own class or function](extending.md#an-adapter-that-a-configuration-names).
+only that of the chosen `kind` is used. `custom` is the table of a
+[custom class or function](extending.md#an-adapter-that-a-configuration-names).
 
 This page is generated: `python tools/settings_page.py`.
 """

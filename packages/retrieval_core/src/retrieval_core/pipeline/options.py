@@ -61,10 +61,10 @@ class QueryOptions(TypedDict, total=False):
             no minimum.
         transforms: Names of the query transformers to apply, such as ``["keywords"]``; ``[]`` applies none.
             Default: ``transform.use``, none.
-        variants: Up to 16 more texts to search for, for example from your own query expansion: a
+        variants: Up to 16 more texts to search for, for example from your own query expansion. Each is a
             :class:`~retrieval_core.ports.Variant`, or a mapping such as ``{"kind": "keywords", "text": "sync wave"}``
             of the kind ``text``, ``keywords`` or ``passage`` (a chunk as it might answer the query). Default: none.
-        intent: Why the query is asked, at most 1,000 characters, for vector search only. Default: none.
+        intent: Reason for the query, at most 1,000 characters, for vector search only. Default: none.
         history: Earlier turns of the conversation, oldest first, such as ``{"role": "user", "content": "Hi"}``. The
             last 100 turns are used, 10,000 characters of each. Default: none.
         session_id: ID of the user's session, for a semantic cache per session. Default: none.
