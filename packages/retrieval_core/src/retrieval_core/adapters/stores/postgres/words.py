@@ -37,6 +37,8 @@ CACHED_BYTES = 64 * 1024 * 1024
 """The most memory for the postings of terms that were searched for."""
 CHECKED_FIRST = 200
 """How many of the best chunks are compared with a filter first; then ten times as many."""
+READ_AT_ONCE = 2000
+"""If too few of these pass the filter, and at most so many chunks do in all, those are found by one statement."""
 MOST_GAPS = 8
 """How many times as many numbers as postings there may be between the first and the last for them to be an index."""
 REWRITTEN_AT_ONCE = 2000
@@ -249,8 +251,11 @@ async def search_words(
     parameters: dict[str, Any] = {}
     where = to_sql(condition, parameters)
     sql = f"SELECT number, id FROM s.entries WHERE number = ANY(%(numbers)s) AND {where}"  # noqa: S608
+    import numpy as np  # noqa: PLC0415 - slow to import
+
     from retrieval_core.adapters.stores.scoring import best_rows  # noqa: PLC0415 - it imports numpy
 
+    is_selective = condition is not None
     most = limit if condition is None else max(CHECKED_FIRST, limit)
     while True:
         rows = best_rows(scores, most)
@@ -258,6 +263,13 @@ async def search_words(
         passing = await view.rows(sql, {**parameters, "numbers": list(score_of)})
         if len(passing) >= limit or len(rows) == len(scores):
             return [(name, score_of[number]) for number, name in passing]
+        if is_selective:  # it passes few of the best chunks: if few in all, the others need no comparison
+            few = f"SELECT number FROM s.entries WHERE {where} LIMIT {READ_AT_ONCE + 1}"  # noqa: S608
+            passing = await view.rows(few, parameters)
+            if len(passing) <= READ_AT_ONCE:
+                passes = np.isin(numbers, [number for (number,) in passing])
+                numbers, scores = numbers[passes], scores[passes]
+            is_selective = False
         most *= 10
 
 
