@@ -1,11 +1,13 @@
-"""Collections that LangChain, LlamaIndex and Haystack wrote to Qdrant and Pinecone, read by their presets."""
+"""Collections that LangChain, LlamaIndex and Haystack wrote to Qdrant, Pinecone and PostgreSQL, read by presets."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,7 +19,10 @@ from qdrant_client import QdrantClient, models
 from retrieval_core import load_config, open_index, parse_filter
 from retrieval_core.cli.doctor import examine_parts
 from retrieval_core.errors import DimensionMismatchError
-from retrieval_core.ports import FetchRequest
+from retrieval_core.evaluate.suite import CaseStatus, parse_suite, run_suite
+from retrieval_core.evaluate.suite.targets import IndexTarget
+from retrieval_core.ports import ChunkRange, FetchRequest
+from retrieval_core.service.checking import IntegrityRequest, check_integrity
 from retrieval_core.service.reading import NeighborsRequest, read_neighbors
 from retrieval_core.service.served import OpenedIndex, ServedIndexes
 from retrieval_core.service.service_context import ServiceContext
@@ -28,8 +33,10 @@ from support.pinecone_service import KEY, PineconeService
 from support.wire_server import WireServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
     from pathlib import Path
+
+    from support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 
@@ -40,6 +47,10 @@ NEEDS = {
     ("llamaindex", "pinecone"): ("llama_index.vector_stores.pinecone",),
     ("haystack", "qdrant"): ("haystack_integrations.document_stores.qdrant",),
     ("haystack", "pinecone"): ("haystack_integrations.document_stores.pinecone",),
+    ("langchain", "postgres"): ("psycopg", "langchain_postgres", "langchain_text_splitters"),
+    ("langchain_table", "postgres"): ("psycopg", "langchain_postgres", "langchain_text_splitters"),
+    ("llamaindex", "postgres"): ("psycopg", "llama_index.vector_stores.postgres"),
+    ("haystack", "postgres"): ("psycopg", "haystack_integrations.document_stores.pgvector"),
 }
 FAKE = {"embedder.kind": "retrieval_core.testing.fakes:FakeEmbedder", "embedder.custom.dimension": DIMENSION}
 QUERY = "Which rule refused a packet?"
@@ -101,6 +112,27 @@ def write_to_qdrant(library: str, folder: Path, **options: Any) -> Written:
     return Written(library, "qdrant", settings, texts)
 
 
+def write_to_postgres(library: str, url: str, **options: Any) -> Written:
+    """Let a library make a table in an empty database."""
+    with warnings.catch_warnings(action="ignore"):  # theirs
+        table, texts = getattr(foreign_writers, f"{library}_postgres")(url, **options)
+    settings = {"store.kind": "postgres", "store.postgres.url": url, "store.postgres.table": table}
+    return Written(library, "postgres", settings, texts)
+
+
+@contextmanager
+def new_database(server: PostgresServer, name: str) -> Generator[str]:
+    """Yield the address of a database, as these libraries have fixed names of tables."""
+    import psycopg
+
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}_wrote".encode())
+        try:
+            yield urlsplit(server.url)._replace(path=f"/{name}_wrote").geturl()
+        finally:
+            connection.execute(f"DROP DATABASE {name}_wrote (FORCE)".encode())
+
+
 @pytest.fixture(params=NEEDS, ids="-".join)
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]:
     """Yield a collection of each library at each service."""
@@ -109,6 +141,10 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]
         pytest.importorskip(module, reason="the group 'test-foreign' or 'test-llamaindex' is not installed")
     if kind == "qdrant":
         yield write_to_qdrant(library, tmp_path)
+        return
+    if kind == "postgres":
+        with new_database(request.getfixturevalue("postgres"), library) as url:
+            yield write_to_postgres(library, url)
         return
     with WireServer(PineconeService(DIMENSION)) as server:
         with warnings.catch_warnings(action="ignore"):
@@ -119,7 +155,7 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]
 
 def metadata_of(hit: Any, written: Written) -> dict[str, Any]:
     """Return the metadata that was given to the library for the document of a hit."""
-    first: Mapping[str, Any] = NESTED if written.kind == "qdrant" else FLAT
+    first: Mapping[str, Any] = NESTED if written.kind != "pinecone" else FLAT
     return {**first} if hit.chunk.source == first["source"] else {**OTHER}
 
 
@@ -182,6 +218,28 @@ def test_neighbors_are_those_before_and_after(written: Written) -> None:
         texts = [chunk.text for chunk in found.chunks]
     place = written.texts.index(own.text)
     assert texts == (written.texts[place - 1 : place + 1] if written.library == "haystack" else [own.text])
+
+
+def test_suites_run_and_chunks_cannot_be_verified(written: Written) -> None:
+    """There is nothing to compare a collection with, which is reported in place of differences."""
+    suite = parse_suite(
+        json.dumps(
+            {
+                "name": "rules",
+                "cases": [
+                    {"name": "packet", "query": QUERY, "expect": {"keywords": ["packet"]}},
+                    {"name": "night", "query": "Backups", "filter": {"year": 2021}, "expect": {"phrases": ["Backups"]}},
+                ],
+            }
+        ),
+        is_json=True,
+    )
+    with written.open() as index:
+        result = index.sync.run(run_suite(IndexTarget(index), suite))
+        assert [case.status for case in result.results] == [CaseStatus.PASSED] * 2
+        context = ServiceContext(ServedIndexes(OpenedIndex(index)))
+        report = index.sync.run(check_integrity(context, IntegrityRequest()))
+        assert (report.verdict, report.unverifiable) == ("unverifiable", len(written.texts))
 
 
 def test_haystack_ids_are_in_the_metadata(tmp_path: Path) -> None:
@@ -265,3 +323,62 @@ def test_an_empty_collection_is_in_order(tmp_path: Path) -> None:
     with written.open(fields="default") as index:
         assert index.retrieve(QUERY).hits == ()
         assert list(index.documents()) == []
+
+
+@pytest.fixture
+def langchain_twice(request: pytest.FixtureRequest) -> Iterator[tuple[Written, dict[str, str]]]:
+    """Yield the table of LangChain's two collections, and the collections' IDs by their names."""
+    for module in NEEDS["langchain", "postgres"]:
+        pytest.importorskip(module, reason="the group 'test-foreign' is not installed")
+    import psycopg
+
+    with new_database(request.getfixturevalue("postgres"), "langchain") as url:
+        written = write_to_postgres("langchain", url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            sql = (
+                "INSERT INTO langchain_pg_collection (uuid, name) VALUES (gen_random_uuid(), 'a \"name') RETURNING uuid"
+            )
+            row = connection.execute(sql).fetchone()
+            assert row is not None
+            moved = "UPDATE langchain_pg_embedding SET collection_id = %s WHERE document LIKE 'Backups%%'"
+            connection.execute(moved, row)
+            found = connection.execute("SELECT name, uuid::text FROM langchain_pg_collection").fetchall()
+        yield written, dict(found)
+
+
+def test_one_of_several_collections_is_chosen(langchain_twice: tuple[Written, dict[str, str]]) -> None:
+    """LangChain writes all collections to one table: the doctor lists them, and the setting chooses."""
+    written, ids = langchain_twice
+    _, detail = written.doctor(fields="langchain")
+    proposed = tomllib.loads(detail[detail.index("[store.") :])["store"]["postgres"]
+    assert proposed == {"rows": {"collection_id": ids['a "name']}}
+    assert f'# or: rows = {{ collection_id = "{ids[COLLECTION]}" }}  # "{COLLECTION}"' in detail
+    with written.open(fields="langchain", **proposed) as index:
+        assert [hit.chunk.source for hit in index.retrieve(QUERY).hits] == ["manual.md"]
+    assert "collection_id = " not in written.doctor(fields="langchain", **proposed)[1]
+
+
+def test_a_document_of_llamaindex_is_read_by_its_index(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the nodes of the document are read, and none that names another one."""
+    for module in NEEDS["llamaindex", "postgres"]:
+        pytest.importorskip(module, reason="the group 'test-foreign' is not installed")
+    from retrieval_core.adapters.stores.postgres.session import Rows
+
+    plans: list[str] = []
+    read = Rows.all
+
+    async def explained(self: Rows, statement: str, parameters: Any = None) -> list[Any]:
+        if statement.startswith("SELECT t."):
+            plans.append("\n".join(line for (line,) in await read(self, f"EXPLAIN {statement}", parameters)))
+        return await read(self, statement, parameters)
+
+    with new_database(request.getfixturevalue("postgres"), "llamaindex") as url:
+        written = write_to_postgres("llamaindex", url)
+        cheap = {"enable_seqscan": "off", "enable_indexscan": "off"}  # the table is small
+        with written.open(fields="llamaindex", session=cheap) as index:
+            monkeypatch.setattr(Rows, "all", explained)
+            fetched = index.sync.run(index.store.fetch(FetchRequest(ranges=(ChunkRange("manual", 0, 5),))))
+    assert {chunk.document_id for chunk in fetched.chunks.values()} == {"manual"}
+    assert "Bitmap Index Scan on docs_idx" in plans[-1]

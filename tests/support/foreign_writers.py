@@ -67,6 +67,36 @@ def langchain_qdrant(client: QdrantClient) -> list[str]:
     return [chunk.page_content for chunk in chunks]
 
 
+def langchain_postgres(url: str, *, embedding_length: int | None = None) -> tuple[str, list[str]]:
+    """Write by ``PGVector`` of ``langchain-postgres``; return the table too, as all writers to PostgreSQL do."""
+    from langchain_postgres import PGVector
+
+    chunks, embeddings = _langchain(NESTED)
+    store: Any = PGVector(
+        embeddings, connection=_sqlalchemy(url), collection_name=COLLECTION, embedding_length=embedding_length
+    )
+    store.add_documents(chunks)
+    store._engine.dispose()
+    return "langchain_pg_embedding", [chunk.page_content for chunk in chunks]
+
+
+def langchain_table_postgres(url: str) -> tuple[str, list[str]]:
+    """Write by ``PGVectorStore`` of ``langchain-postgres``, with a field of the metadata as a column."""
+    from langchain_postgres import Column, PGEngine, PGVectorStore
+
+    chunks, embeddings = _langchain(NESTED)
+    engine = PGEngine.from_connection_string(_sqlalchemy(url))
+    engine.init_vectorstore_table(COLLECTION, DIMENSION, metadata_columns=[Column("year", "integer")])
+    store: Any = PGVectorStore.create_sync(engine, embeddings, COLLECTION, metadata_columns=["year"])
+    store.add_documents(chunks)
+    asyncio.run_coroutine_threadsafe(engine.close(), engine._loop).result()  # pyright: ignore[reportArgumentType]
+    return COLLECTION, [chunk.page_content for chunk in chunks]
+
+
+def _sqlalchemy(url: str, driver: str = "psycopg") -> str:
+    return url.replace("postgresql:", f"postgresql+{driver}:", 1)
+
+
 def langchain_pinecone(url: str, key: str) -> list[str]:
     """Write what ``langchain-pinecone`` 0.2.13 wrote to the service of these tests.
 
@@ -111,6 +141,23 @@ def llamaindex_qdrant(client: QdrantClient, **options: Any) -> list[str]:
     return [node.get_content() for node in nodes]
 
 
+def llamaindex_postgres(url: str, **options: Any) -> tuple[str, list[str]]:
+    """Write by ``llama-index-vector-stores-postgres``."""
+    from llama_index.vector_stores.postgres import PGVectorStore
+
+    nodes = _llamaindex(NESTED)
+    store = PGVectorStore(
+        connection_string=_sqlalchemy(url, "psycopg2"),
+        async_connection_string=_sqlalchemy(url, "asyncpg"),
+        table_name=COLLECTION,
+        embed_dim=DIMENSION,
+        **options,
+    )
+    store.add(nodes)
+    asyncio.run(store.close())
+    return f"data_{COLLECTION}", [node.get_content() for node in nodes]
+
+
 def llamaindex_pinecone(url: str, key: str, **options: Any) -> list[str]:
     """Write by ``llama-index-vector-stores-pinecone``."""
     from llama_index.vector_stores.pinecone import PineconeVectorStore
@@ -145,6 +192,21 @@ def haystack_qdrant(path: str, *, use_sparse_embeddings: bool = False) -> list[s
     assert store._client is not None
     store._client.close()
     return [chunk.content for chunk in chunks]
+
+
+def haystack_postgres(url: str, **options: Any) -> tuple[str, list[str]]:
+    """Write by ``pgvector-haystack``."""
+    from haystack.utils import Secret
+    from haystack_integrations.document_stores.pgvector import PgvectorDocumentStore
+
+    chunks = _haystack(NESTED)
+    store = PgvectorDocumentStore(
+        connection_string=Secret.from_token(url), table_name=COLLECTION, embedding_dimension=DIMENSION, **options
+    )
+    store.write_documents(chunks)
+    assert store._connection is not None
+    store._connection.close()
+    return COLLECTION, [chunk.content for chunk in chunks]
 
 
 def haystack_pinecone(url: str, key: str) -> list[str]:

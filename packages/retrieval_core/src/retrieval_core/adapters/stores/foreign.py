@@ -91,6 +91,35 @@ FLAT_PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
 }
 """The same for a store whose records contain no objects."""
+TABLE_PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "default": {},
+    "langchain": {
+        "text": ("document",),
+        "document_id": _BY_SOURCE,
+        _HIDDEN: ("collection_id",),
+        _MARKS: ("cmetadata",),
+    },
+    "langchain_table": {
+        "text": ("content",),
+        "document_id": _BY_SOURCE,
+        _HIDDEN: ("langchain_id",),
+        _MARKS: ("langchain_metadata",),
+    },
+    "llamaindex": {
+        **PRESETS["llamaindex"],
+        "document_id": ("ref_doc_id", *PRESETS["llamaindex"]["document_id"]),
+        "chunk_id": ("node_id",),
+        _HIDDEN: (*PRESETS["llamaindex"][_HIDDEN], "node_id"),
+        _MARKS: ("metadata_", "node_id"),
+    },
+    "haystack": {
+        "text": ("content",),
+        **_HAYSTACK,
+        _HIDDEN: ("blob_meta", "blob_mime_type"),
+        _MARKS: ("meta", "blob_mime_type"),
+    },
+}
+"""The same for tables, whose JSON column of metadata is a part of the record; LangChain has two kinds of tables."""
 
 OF_THE_RECORD = frozenset({"id", "document_id"})
 """Fields that default to the record's own id."""
@@ -139,13 +168,21 @@ class FieldMapping:
     mapped: frozenset[str]
 
     @classmethod
-    def load(cls, fields: Mapping[str, str] | str | None, section: str, *, is_flat: bool = False) -> FieldMapping:
+    def load(
+        cls,
+        fields: Mapping[str, str] | str | None,
+        section: str,
+        *,
+        is_flat: bool = False,
+        presets: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    ) -> FieldMapping:
         """Return the mapping that settings describe.
 
         Args:
             fields: The name of a preset, or fields of records by the chunk's fields. Default: the preset ``default``.
             section: The settings that contain it, for messages.
             is_flat: Whether records contain no objects, so that a dot is part of a name.
+            presets: Default: :data:`PRESETS`, or :data:`FLAT_PRESETS`.
 
         Raises:
             InvalidParameterError: There is no such preset, or a key that cannot be mapped.
@@ -154,7 +191,7 @@ class FieldMapping:
         if given.get("text") == _NODE:  # how version 0.1 mapped LlamaIndex's records
             del given["text"]
             given[PRESET] = "llamaindex"
-        presets = FLAT_PRESETS if is_flat else PRESETS
+        presets = presets or (FLAT_PRESETS if is_flat else PRESETS)
         preset = given.pop(PRESET, "default")
         if preset not in presets:
             msg = f"{section}: there is no preset {preset!r:.80}; choose from {', '.join(presets)}"
@@ -165,7 +202,7 @@ class FieldMapping:
         names = {**presets[preset], **{ours: (theirs,) for ours, theirs in given.items()}}
         as_json = frozenset(names.pop(JSON_FIELD, ()))
         hidden = frozenset(names.pop(_HIDDEN, ())) | as_json
-        marks = frozenset(names.pop(_MARKS, ())) | as_json
+        marks = frozenset(names.pop(_MARKS, as_json))
 
         def path(name: str) -> FieldPath:
             return (name,) if is_flat and name.partition(".")[0] not in as_json else tuple(name.split("."))
@@ -314,12 +351,16 @@ class ForeignStore(StoreBase):
     """Its name in the settings."""
     is_flat: ClassVar[bool] = False
     """Whether records contain no objects, so that a dot is part of a name."""
+    presets: ClassVar[Mapping[str, Mapping[str, Sequence[str]]] | None] = None
+    """Default: :data:`PRESETS`, or :data:`FLAT_PRESETS`."""
 
     def __init__(self, location: str, *, fields: Mapping[str, str] | str | None, **rest: Any) -> None:
         super().__init__(location, **rest)
         self._vector_size = self._identity.dimension
         self._given_fields = fields
-        self._mapping = FieldMapping.load(fields, f"store.{self.kind}.fields", is_flat=self.is_flat)
+        self._mapping = FieldMapping.load(
+            fields, f"store.{self.kind}.fields", is_flat=self.is_flat, presets=self.presets
+        )
 
     async def probe(self) -> str:
         """Describe the index and search it once; if another program filled it, show a record and propose a mapping."""
@@ -338,8 +379,9 @@ class ForeignStore(StoreBase):
         records = await self.sample_records()
         if not records:
             return ""
-        fields = propose_fields(records, self.kind, self._given_fields, is_flat=self.is_flat)
-        mapping = FieldMapping.load(fields or self._given_fields, self._mapping.section, is_flat=self.is_flat)
+        how: Any = {"is_flat": self.is_flat, "presets": self.presets}
+        fields = propose_fields(records, self.kind, self._given_fields, **how)
+        mapping = FieldMapping.load(fields or self._given_fields, self._mapping.section, **how)
         found, further = await self._vector_advice()
         parts = [". Another program wrote them.", f"A record: {show_record(records[0])}"]
         parts += [f"Missing: {lack}" for lack in (*mapping.lacks(records), *found)]
@@ -381,7 +423,12 @@ def _shown(value: Any, name: str = "") -> Any:
 
 
 def propose_fields(
-    records: Sequence[Mapping[str, Any]], kind: str, fields: Mapping[str, str] | str | None, *, is_flat: bool
+    records: Sequence[Mapping[str, Any]],
+    kind: str,
+    fields: Mapping[str, str] | str | None,
+    *,
+    is_flat: bool,
+    presets: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
 ) -> Mapping[str, str] | str | None:
     """Return the value of the setting ``fields`` to put into the configuration; ``None`` if the present one is right.
 
@@ -391,12 +438,12 @@ def propose_fields(
         fields: The present mapping. Default: the preset ``default``, which gives way to that of a framework.
     """
     section = f"store.{kind}.fields"
-    present = FieldMapping.load(fields, section, is_flat=is_flat)
+    present = FieldMapping.load(fields, section, is_flat=is_flat, presets=presets)
     is_read = any(_reads(present, record) for record in records)
     if not records or (fields and is_read):
         return None
-    for preset in PRESETS:
-        mapping = FieldMapping.load(preset, section, is_flat=is_flat)
+    for preset in presets or PRESETS:
+        mapping = FieldMapping.load(preset, section, is_flat=is_flat, presets=presets)
         if mapping.marks and any(mapping.marks <= record.keys() and _reads(mapping, record) for record in records):
             return preset
     return None if is_read else _by_name(records)

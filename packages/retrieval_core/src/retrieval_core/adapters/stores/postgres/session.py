@@ -140,6 +140,17 @@ class View:
                     await copy.write_row(row)
 
 
+class Rows:
+    """One transaction that reads tables of another program."""
+
+    def __init__(self, connection: AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def all(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
+        """Return the rows of a statement."""
+        return await (await self._connection.execute(statement.encode(), parameters or {}, binary=True)).fetchall()
+
+
 class Session:
     """Connections to one schema, a pool for each event loop.
 
@@ -149,14 +160,25 @@ class Session:
         location: Where the index is, for people.
         pool_size: The most connections of a pool.
         busy_timeout: Seconds that a write waits for another one.
+        parameters: Of PostgreSQL, set in each transaction.
     """
 
-    def __init__(self, url: str, name: str, location: str, *, pool_size: int, busy_timeout: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        location: str,
+        *,
+        pool_size: int,
+        busy_timeout: float,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
         self._url = url
         self._name = name
         self._location = location
         self._pool_size = pool_size
         self._busy_timeout = busy_timeout
+        self._parameters = dict(parameters or {})
         self._quoted = f'"{name}".'
         self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
@@ -184,6 +206,17 @@ class Session:
         """
         async with self._connection() as connection, self._transaction(connection, _READ):
             yield View(self, connection, await self._state(connection))
+
+    @asynccontextmanager
+    async def reading_others(self) -> AsyncGenerator[Rows]:
+        """Give a consistent view of tables that another program filled.
+
+        Raises:
+            StoreError: A table cannot be read.
+            ServiceError: The server failed, or cannot be reached.
+        """
+        async with self._connection() as connection, self._transaction(connection, _READ):
+            yield Rows(connection)
 
     @asynccontextmanager
     async def writing(self, make: Manifest | None = None) -> AsyncGenerator[View]:
@@ -360,7 +393,12 @@ class Session:
             raise ConfigurationError(msg)
         if manifest.dimension is not None:
             await self._make_extension(connection, manifest.dimension)
-        await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._name}"'.encode())
+        # For one that exists, PostgreSQL asks for the right to create schemas all the same.
+        known = await self.execute(
+            connection, "SELECT FROM pg_namespace WHERE nspname = %(name)s", {"name": self._name}
+        )
+        if await known.fetchone() is None:
+            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._name}"'.encode())
         await connection.execute(self.sql(schema.create_tables(manifest.dimension)))
         await self.execute(
             connection,
@@ -404,6 +442,8 @@ class Session:
         timeouts += f"SET LOCAL lock_timeout = '{max(1, int(self._busy_timeout * 1000))}ms'"
         await connection.execute((begin + timeouts).encode())
         try:
+            for name, value in self._parameters.items():
+                await connection.execute("SELECT set_config(%s, %s, true)", (name, value))
             yield
             await connection.execute("COMMIT")
         except _AbsentError as error:

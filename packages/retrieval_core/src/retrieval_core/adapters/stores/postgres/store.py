@@ -15,8 +15,9 @@ from retrieval_core.adapters.stores.base import StoreBase
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT
 from retrieval_core.adapters.stores.postgres import damage, records, vectors, words
 from retrieval_core.adapters.stores.postgres.schema import EXAMPLE, decode
+from retrieval_core.adapters.stores.postgres.table import PostgresTableStore
 from retrieval_core.adapters.vendors import LoadsPackage
-from retrieval_core.config.base import AdapterSettings
+from retrieval_core.config.base import AdapterSettings, FieldNames
 from retrieval_core.errors import (
     ConfigurationError,
     DamagedSearchError,
@@ -63,6 +64,18 @@ class PostgresSettings(AdapterSettings):
     """Name of the schema. The first write creates it."""
     pool_size: int = Field(default=POOL_SIZE, ge=1, le=1000)
     """Maximum number of connections of one process."""
+    table: str | None = None
+    """Name of a table that another program filled, to be searched in place of an index, such as ``public.items``."""
+    fields: FieldNames = Field(default_factory=dict)
+    """For such a table: the column for each field of a chunk, such as ``text``. Or a preset: ``langchain``,
+    ``langchain_table``, ``llamaindex`` or ``haystack``. Default: the preset ``default``."""
+    vector: str | None = None
+    """Name of the column with vectors, if such a table has several."""
+    rows: dict[str, str] = Field(default_factory=dict)
+    """Values by column: of such a table, only rows with these are read."""
+    session: dict[str, str] = Field(default_factory=dict)
+    """Parameters of PostgreSQL that are set in each transaction that reads such a table, such as ``app.tenant`` for its
+    row-level security, or ``role``."""
 
 
 class PostgresStore(LoadsPackage, StoreBase):
@@ -113,9 +126,20 @@ class PostgresStore(LoadsPackage, StoreBase):
         self._postings = words.PostingsCache()
 
     @classmethod
-    def from_settings(cls, settings: PostgresSettings, parts: AdapterParts) -> Self:
-        """Make it from its settings, loading nothing."""
-        return cls(**dict(settings), **parts.of_store)
+    def from_settings(cls, settings: PostgresSettings, parts: AdapterParts) -> Self | PostgresTableStore:
+        """Make it from its settings, loading nothing; for a table of another program, the store that reads it.
+
+        Raises:
+            ConfigurationError: The address is none, or there are settings of a table and no table.
+        """
+        given = dict(settings)
+        of_table = {name: given.pop(name) for name in ("table", "fields", "vector", "rows", "session")}
+        if of_table["table"]:
+            return open_table(settings, of_table, parts)
+        if unused := sorted(name for name, value in of_table.items() if value):
+            msg = f"store.postgres.{unused[0]} is only for a table of another program; set store.postgres.table"
+            raise ConfigurationError(msg)
+        return cls(**given, **parts.of_store)
 
     async def _describe(self) -> StoreInfo:
         async with self._reading() as view:
@@ -257,6 +281,14 @@ class PostgresStore(LoadsPackage, StoreBase):
             made: Session = module.Session(self._url, self._collection, self.location, **self._arguments)
             self._session = self._session or made
         return self._session
+
+
+def open_table(settings: PostgresSettings, of_table: Mapping[str, Any], parts: AdapterParts) -> PostgresTableStore:
+    """Return the store for a table that another program filled, without connecting."""
+    url = (settings.url.get_secret_value() if settings.url else "").strip()
+    location = f"PostgreSQL table {of_table['table']} at {_place_of(url)}"
+    given: dict[str, Any] = {**of_table, "pool_size": settings.pool_size, "busy_timeout": BUSY_TIMEOUT}
+    return PostgresTableStore(location, url=url, **given, **parts.of_store)
 
 
 def _place_of(url: str) -> str:

@@ -1,0 +1,278 @@
+"""Tables that another program made, with names that have to be quoted, and columns of many types."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
+
+import psycopg
+
+from retrieval_core.adapters.parts import AdapterParts
+from retrieval_core.adapters.stores.postgres.session import Rows
+from retrieval_core.adapters.stores.postgres.store import PostgresSettings, PostgresStore
+from retrieval_core.errors import ConfigurationError, IndexFormatError, InvalidParameterError, StoreError
+from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
+from retrieval_core.testing.fakes import FakeEmbedder
+from retrieval_core.types.filters import CONDITIONS, And, Not, Or, matches
+from retrieval_core.types.filters.syntax import parse_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Sequence
+
+    from support.postgres_server import PostgresServer
+
+DIMENSION = 8
+TABLE = '"odd"."Odd s.p %%""x"'
+"""As it is written in a statement with parameters."""
+NAME = 'odd.Odd s.p %"x'
+COLUMNS = (
+    '"id" {key} PRIMARY KEY, "Body %%" text, doc varchar, pages int, price numeric, rate real, live bool, day date, '
+    'place uuid, tags text[], "more %%" {json}, "vector %%" {vector}'
+)
+PLACE = "5a0b4b52-15f5-4e31-9a1f-3f7e37b1f6d1"
+ROWS: tuple[tuple[Any, ...], ...] = (
+    ("Logs say which rule.", "a.md", 7, 3.5, 0.1, True, "2020-05-01", PLACE, ["net", "ufw"], {"year": 2020, "b": "x"}),
+    ("A full disk.", "7", -1, None, 2, False, "2021-01-01", None, [], {"year": 2021.0, "b": ["x", 2], "a": {"c.d": 1}}),
+    ("Keys rotate.", None, None, 3, None, None, None, None, None, {"year": "2020", "a": {"c": {"d": True}}, "b": None}),
+    ("Übung ☃", "a.md", 0, 1e20, -1.5, True, None, PLACE, ["☃"], {"b": "7", "year": [1.5, 2**53 + 1], "a.c": "ü"}),
+    ("Last", "", 2**31 - 1, 7, None, False, None, None, [None, "7"], None),
+)
+FIELDS = (
+    *("id", "document_id", "source", "doc", "pages", "price", "rate", "live", "day", "place", "tags", "chunk_index"),
+    *(
+        "year",
+        "b",
+        "a.c.d",
+        "a.c",
+        "a",
+        "none",
+        "more %",
+        "more %.year",
+        "%s",
+        "x'\"; --",
+        "\ud800",
+        "a\0b",
+        "a." * 5000,
+    ),
+)
+VALUES = ("a.md", "7", "7.0", "", "x", "ü", "☃", "net", "2020", "2020-05-01", PLACE, "1", "\ud800", "a\0b", "'; --%s")
+NUMBERS = (7, 0, -1, 2020, 2021.0, 3.5, 0.1, 1.5, 1e20, 2**53 + 1, 2**80, True, False)
+MAPPINGS: tuple[dict[str, str], ...] = ({"metadata": "more %"}, {})
+
+
+def vector_of(text: str) -> Any:
+    """Return the vector of a text."""
+    return asyncio.run(FakeEmbedder(dimension=DIMENSION).embed_query(text))
+
+
+@contextmanager
+def made(
+    server: PostgresServer, *, key: str = "int", json_type: str = "jsonb", vector: str = "vector(8)"
+) -> Generator[Any]:
+    """Make a table, and give a connection to its database."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("CREATE SCHEMA IF NOT EXISTS odd")
+        columns = COLUMNS.format(key=key, json=json_type, vector=vector)
+        connection.execute(f"CREATE TABLE {TABLE} ({columns})".replace("%%", "%").encode())
+        try:
+            yield connection
+        finally:
+            connection.execute(f"DROP TABLE {TABLE}".replace("%%", "%").encode())
+
+
+def fill(connection: Any, key: str = "int", rows: Sequence[tuple[Any, ...]] = ROWS) -> None:
+    """Write rows, each with the vector of its text."""
+    kinds = (
+        f"%s::text::{key}, %s, %s, %s, %s, %s, %s, %s::text::date, %s::text::uuid, %s, %s::text::json, %s::text::vector"
+    )
+    for number, (text, *values, more) in enumerate(rows):
+        name = f"00000000-0000-0000-0000-00000000000{number}" if key == "uuid" else str(number)
+        last = (None if more is None else json.dumps(more), json.dumps(vector_of(text).tolist()))
+        connection.execute(f"INSERT INTO {TABLE} VALUES ({kinds})".encode(), (name, text, *values, *last))
+
+
+def use(url: str, work: Callable[[Any], Awaitable[Any]], *, table: str = NAME, **given: Any) -> Any:
+    """Open a table and return what a function gives of its store."""
+
+    async def run() -> Any:
+        settings = PostgresSettings.model_validate({"url": url, "table": table, **given})
+        store = PostgresStore.from_settings(settings, AdapterParts(embedder=FakeEmbedder(dimension=DIMENSION)))
+        try:
+            return await work(store)
+        finally:
+            await store.aclose()
+
+    return asyncio.run(run())
+
+
+def fields(**more: str) -> dict[str, str]:
+    """Return the mapping of the table."""
+    return {"text": "Body %", "document_id": "doc", **more}
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS, ids=["json", "columns"])
+@pytest.mark.parametrize(("key", "json_type"), [("int", "jsonb"), ("uuid", "json"), ("text", "json")])
+def test_filters_mean_what_they_mean_in_python(
+    key: str, json_type: str, mapping: dict[str, str], postgres: PostgresServer
+) -> None:
+    conditions: list[Any] = []
+    for name in FIELDS:
+        for operator, kind in CONDITIONS.items():
+            for value in (*VALUES, *NUMBERS):
+                many, unequal = operator in {"$in", "$nin"}, operator in {"$gt", "$gte", "$lt", "$lte"}
+                if operator in {"$text", "$glob", "$ne", "$nin"} or (unequal and isinstance(value, bool)):
+                    continue
+                given: Any = (value, "1") if many else isinstance(value, str) if operator == "$exists" else value
+                conditions.append(kind(name, given))
+    conditions = conditions[::3]  # of each field, operator and value
+    pairs = list(zip(conditions, conditions[17:] + conditions[:17], strict=True))[::11]
+    conditions += [join(pair) for pair in pairs for join in (And, Or)] + [Not(one) for one in conditions[::13]]
+
+    async def work(store: Any) -> None:
+        records = {row.key: store._visible(row) for row in await store._sample()}
+        assert len(records) == len(ROWS)
+        async with store._reading() as (rows, table):
+            for condition in conditions:
+                where, parameters = store._where(table, condition)
+                sql = f"SELECT t.id::text FROM {table.name} AS t WHERE {where}"
+                found = {name for (name,) in await rows.all(sql, parameters)}
+                assert {name for name, seen in records.items() if matches(condition, seen)} <= found, condition
+        for condition in conditions[::29]:
+            wanted = {name for name, seen in records.items() if matches(condition, seen)}
+            found = await store.search(SearchRequest(vector=vector, limit=10, filter=condition))
+            assert {one.chunk_id for one in found} == wanted, condition
+            assert await store.count_chunks(condition) == len(wanted), condition
+            fetched = await store.fetch(FetchRequest(chunk_ids=tuple(records), filter=condition))
+            assert set(fetched.chunks) == wanted, condition
+
+    vector = vector_of("anything")
+    with made(postgres, key=key, json_type=json_type) as connection:
+        fill(connection, key)
+        use(postgres.url, work, fields=fields(**mapping))
+
+
+def test_rows_are_read_by_their_keys_and_documents(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrieval_core.adapters.stores.postgres.table._PAGE", 1)
+
+    async def work(store: Any) -> tuple[Any, ...]:
+        keys = FetchRequest(chunk_ids=("0", "01", "x", "1", "a\0b", "\ud800"), with_vectors=True)
+        document = FetchRequest(ranges=(ChunkRange("a.md", 0, 5), ChunkRange("2", 0, 0), ChunkRange("\0", 0, 0)))
+        return await store.fetch(keys), (await store.fetch(document)).chunks, await store.document_ids()
+
+    with made(postgres) as connection:
+        fill(connection)
+        fetched, chunks, documents = use(postgres.url, work, fields=fields(metadata="more %"))
+    assert set(fetched.chunks) == {"0", "1"}
+    assert fetched.vectors["0"] == pytest.approx(vector_of(ROWS[0][0]), abs=1e-6)
+    assert set(chunks) == {"0", "2", "3"}  # a row without a document ID is a document of its own
+    assert set(documents) == {"a.md", "7", "2", "4"}
+
+
+def test_a_table_is_only_read(postgres: PostgresServer) -> None:
+    with made(postgres) as connection:
+        fill(connection)
+        with pytest.raises(StoreError, match="only read"):
+            use(postgres.url, lambda store: store.delete(["a"]), fields=fields())
+        with pytest.raises(StoreError, match="no keyword search"):
+            use(postgres.url, lambda store: store.search(SearchRequest(text="disk", limit=2)), fields=fields())
+
+
+def test_rows_of_other_values_are_not_read(postgres: PostgresServer) -> None:
+    request = SearchRequest(vector=vector_of("disk"), limit=10)
+    keys = FetchRequest(chunk_ids=("0", "1"))
+    with made(postgres) as connection:
+        fill(connection)
+        given: dict[str, Any] = {"fields": fields(), "rows": {"doc": "a.md"}}
+        assert {one.chunk_id for one in use(postgres.url, lambda store: store.search(request), **given)} == {"0", "3"}
+        assert set(use(postgres.url, lambda store: store.fetch(keys), **given).chunks) == {"0"}
+        with pytest.raises(InvalidParameterError, match="no column 'group'"):
+            use(postgres.url, lambda store: store.search(request), fields=fields(), rows={"group": "a"})
+    with pytest.raises(IndexFormatError, match="no such table"):
+        use(postgres.url, lambda store: store.search(request), table="missing")
+
+
+INDEXES = (
+    ("vector(8)", '("vector %%" vector_cosine_ops)'),
+    ("halfvec(8)", '("vector %%" halfvec_cosine_ops)'),
+    ("vector", '(("vector %%"::vector(8)) vector_cosine_ops)'),
+    ("vector", '(("vector %%"::halfvec(8)) halfvec_cosine_ops)'),
+)
+
+
+@pytest.mark.parametrize(("vector", "index"), INDEXES)
+def test_an_index_of_the_table_is_used(
+    vector: str, index: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of vectors, with and without a filter; where a document is read, that of JSON."""
+    plans: list[str] = []
+    read = Rows.all
+
+    async def explained(self: Rows, statement: str, parameters: Any = None) -> list[Any]:
+        if statement.startswith("SELECT t."):
+            plans.append("\n".join(line for (line,) in await read(self, f"EXPLAIN {statement}", parameters)))
+        return await read(self, statement, parameters)
+
+    monkeypatch.setattr(Rows, "all", explained)
+    texts = [f"Rule {number}" for number in range(40)]
+    request = SearchRequest(vector=vector_of(texts[7]), limit=3)
+    filtered = SearchRequest(vector=vector_of(texts[7]), limit=3, filter=parse_filter({"pages": {"$gt": 1}}))
+    document = FetchRequest(ranges=(ChunkRange("d7", 0, 0),))
+    # For a table this small, reading all of it is cheaper.
+    cheap = {"enable_seqscan": "off", "enable_sort": "off"}
+    with made(postgres, vector=vector) as connection:
+        nothing = (None,) * 6
+        fill(connection, rows=[(one, None, at, *nothing, {"doc": f"d{at}"}) for at, one in enumerate(texts)])
+        connection.execute(f"CREATE INDEX near ON {TABLE} USING hnsw {index}".replace("%%", "%").encode())
+        connection.execute(f'CREATE INDEX inside ON {TABLE} USING gin ("more %%")'.replace("%%", "%").encode())
+        given: dict[str, Any] = {"fields": fields(document_id="more %.doc"), "session": cheap}
+        for each in (request, filtered):
+            found = use(postgres.url, lambda store, each=each: store.search(each), **given)
+            assert found[0].score == pytest.approx(1, abs=1e-3)
+            assert "Index Scan using near" in plans[-1]
+        given["session"] = {"enable_seqscan": "off", "enable_indexscan": "off"}  # of the key, for the order of pages
+        fetched = use(postgres.url, lambda store: store.fetch(document), **given)
+        assert [chunk.text for chunk in fetched.chunks.values()] == [texts[7]]
+        assert "Bitmap Index Scan on inside" in plans[-1]
+
+
+def test_policies_of_the_table_see_the_session(postgres: PostgresServer) -> None:
+    """A role that is not the owner reads the rows that the policy allows for the parameters of its transaction."""
+
+    async def work(store: Any) -> tuple[set[str], int, set[str]]:
+        found = await store.search(SearchRequest(vector=vector_of_query, limit=10))
+        fetched = await store.fetch(FetchRequest(chunk_ids=("0", "1", "2")))
+        return {one.chunk_id for one in found}, (await store.describe()).chunks, set(fetched.chunks)
+
+    vector_of_query = vector_of("disk")
+    with made(postgres) as connection:
+        fill(connection)
+        connection.execute("DROP ROLE IF EXISTS reader; CREATE ROLE reader; GRANT USAGE ON SCHEMA odd TO reader")
+        for statement in (
+            f"GRANT SELECT ON {TABLE} TO reader",
+            f"ALTER TABLE {TABLE} ENABLE ROW LEVEL SECURITY",
+            f"CREATE POLICY own ON {TABLE} TO reader USING (doc = current_setting('app.tenant', true))",
+        ):
+            connection.execute(statement.replace("%%", "%").encode())
+        try:
+            cases: list[tuple[dict[str, str], set[str]]] = [
+                ({"app.tenant": "a.md"}, {"0", "3"}),
+                ({"app.tenant": "7' OR true"}, set()),
+                ({}, set()),
+            ]
+            for tenant, wanted in cases:
+                found = use(postgres.url, work, fields=fields(), session={"role": "reader", **tenant})
+                assert found == (wanted, len(wanted), wanted & {"0", "1", "2"})
+            with pytest.raises(StoreError, match="no_such"):
+                use(postgres.url, work, fields=fields(), session={"no_such": "1"})
+        finally:
+            connection.execute(f"DROP POLICY own ON {TABLE}".replace("%%", "%").encode())
+            connection.execute("DROP OWNED BY reader; DROP ROLE reader")
+    with pytest.raises(ConfigurationError, match=r"store\.postgres\.session is only for a table"):
+        use(postgres.url, work, table="", session={"app.tenant": "a"})
