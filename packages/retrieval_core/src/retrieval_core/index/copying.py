@@ -9,14 +9,13 @@ from contextlib import AsyncExitStack, closing
 from dataclasses import astuple, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 from retrieval_core.adapters.registry import build_analyzer, build_store
-from retrieval_core.adapters.stores.rows import CHUNKS, DOCUMENTS, SECTIONS
-from retrieval_core.adapters.stores.seals import CHUNK_SEAL, CLOSE
 from retrieval_core.config import RetrievalConfig, check_complete
 from retrieval_core.config.remembered import by_key, remember
 from retrieval_core.errors import IndexNotFoundError, InvalidParameterError, StoreError
+from retrieval_core.index.comparing import Comparison, add_to_checksum, compare_documents
 from retrieval_core.index.settings import (
     ON_DISK,
     base_folder,
@@ -37,9 +36,8 @@ from retrieval_core.types.documents import is_zero
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from retrieval_core.adapters.stores.rows import Row
     from retrieval_core.ports import Fetched, StoreInfo
-    from retrieval_core.types import Chunk, Vector
+    from retrieval_core.types import Chunk
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -238,26 +236,6 @@ def _notes_of_settings(
     return tuple(notes)
 
 
-class _Compared(NamedTuple):
-    """The comparison of documents of two indexes.
-
-    Attributes:
-        differing: Documents that differ by their names, each with the first difference for people.
-        rounded: Number of vectors that the target keeps with fewer digits.
-        largest: Largest difference of a component of these.
-    """
-
-    differing: dict[str, str]
-    rounded: int = 0
-    largest: float = 0.0
-
-    def with_more(self, other: _Compared) -> _Compared:
-        """Return the comparison of the documents of two."""
-        return _Compared(
-            self.differing | other.differing, self.rounded + other.rounded, max(self.largest, other.largest)
-        )
-
-
 class _Copy:
     """One run of a copy.
 
@@ -391,7 +369,7 @@ class _Copy:
             size = _next_size(len(batch), len(found.chunks))
             await self._tell(CopyProgress("copy", done, len(names), chunks))
 
-    async def _verify(self) -> tuple[int, int, str, _Compared]:
+    async def _verify(self) -> tuple[int, int, str, Comparison]:
         """Compare all documents, and return the numbers of documents and chunks, their checksum and the comparison.
 
         Raises:
@@ -419,7 +397,7 @@ class _Copy:
         )
         raise StoreError(msg)
 
-    async def _compare_all(self) -> tuple[int, int, Any, _Compared]:
+    async def _compare_all(self) -> tuple[int, int, Any, Comparison]:
         """Compare both indexes, and copy again what differs: the source was changed, or a write was interrupted."""
         source, target = self._source, self._target
         names = await self._names(source)
@@ -428,22 +406,24 @@ class _Copy:
             removed = tuple(extra[start : start + MOST_DOCUMENTS])
             await self._call(target, target.upsert, Change(removed_documents=removed))
         digest, chunks, size, start = sha256(), 0, FIRST_DOCUMENTS, 0
-        total = _Compared({})
+        total = Comparison({})
         while start < len(names):
             batch = names[start : start + size]
             here, there = await self._read(source, batch), await self._read(target, batch)
-            compared = await asyncio.to_thread(_compare, batch, here, there, with_texts=target.keeps_documents)
+            compared = await asyncio.to_thread(compare_documents, batch, here, there, with_texts=target.keeps_documents)
             if compared.differing:
                 again = tuple(compared.differing)
                 await self._write(_only(here, again), removed=again)
                 self._written += len(again)
                 there = await self._read(target, batch)
-                compared = await asyncio.to_thread(_compare, batch, here, there, with_texts=target.keeps_documents)
+                compared = await asyncio.to_thread(
+                    compare_documents, batch, here, there, with_texts=target.keeps_documents
+                )
             if compared.differing:
                 told = "; ".join(list(compared.differing.values())[:_NAMED])
                 msg = f"{target.location} doesn't return what was written to it: {told}"
                 raise StoreError(msg)
-            await asyncio.to_thread(_add_to_digest, digest, there, batch, with_texts=target.keeps_documents)
+            await asyncio.to_thread(add_to_checksum, digest, there, batch, with_texts=target.keeps_documents)
             total = total.with_more(compared)
             start, chunks = start + len(batch), chunks + len(there.chunks)
             size = _next_size(len(batch), len(there.chunks))
@@ -574,72 +554,3 @@ def _only(found: Fetched, names: Iterable[str]) -> Fetched:
         sections={name: section for name, section in found.sections.items() if section.document_id in some},
         documents={name: document for name, document in found.documents.items() if name in some},
     )
-
-
-def _rows(found: Fetched, names: Iterable[str], *, with_texts: bool) -> dict[str, dict[tuple[str, str], Row]]:
-    """Return the rows of all records by the names of their documents, in order."""
-    rows: dict[str, dict[tuple[str, str], Row]] = {name: {} for name in names}
-    if with_texts:
-        for document in found.documents.values():
-            rows[document.id]["document", document.id] = DOCUMENTS.to_row(document)
-        for name in sorted(found.sections):
-            section = found.sections[name]
-            rows.setdefault(section.document_id, {})["section", name] = SECTIONS.to_row(section)
-    for name in sorted(found.chunks):
-        chunk = found.chunks[name]
-        rows.setdefault(chunk.document_id, {})["chunk", name] = CHUNKS.to_row(chunk)
-    return rows
-
-
-def _compare(names: Sequence[str], here: Fetched, there: Fetched, *, with_texts: bool) -> _Compared:
-    """Compare documents of two indexes, record by record and vector by vector."""
-    ours, theirs = _rows(here, names, with_texts=with_texts), _rows(there, names, with_texts=with_texts)
-    total = _Compared({})
-    for name in names:
-        if told := _first_difference(ours[name], theirs[name]):
-            total.differing[name] = told
-            continue
-        of_chunks = [key for kind, key in ours[name] if kind == "chunk"]
-        total = total.with_more(_compare_vectors(name, of_chunks, here.vectors, there.vectors))
-    return total
-
-
-def _first_difference(ours: Mapping[tuple[str, str], Row], theirs: Mapping[tuple[str, str], Row]) -> str | None:
-    """Return the first difference of two documents for people."""
-    if ours == theirs:
-        return None
-    kind, name = next(key for key in (*ours, *theirs) if ours.get(key) != theirs.get(key))
-    row, other = ours.get((kind, name)), theirs.get((kind, name))
-    if row is None or other is None:
-        return f"the {kind} {name!r:.120} is {'missing' if other is None else 'superfluous'}"
-    claims = CHUNK_SEAL.changed(other, CHUNK_SEAL.of(row)) if kind == "chunk" else ()
-    return f"the {kind} {name!r:.120} differs ({', '.join(claims or ('record',))})"
-
-
-def _compare_vectors(
-    document_id: str, names: Iterable[str], ours: Mapping[str, Vector], theirs: Mapping[str, Vector]
-) -> _Compared:
-    """Compare the vectors of a document's chunks; one that is a little rounded counts as equal."""
-    rounded, largest = 0, 0.0
-    for name in names:
-        vector, other = ours.get(name), theirs.get(name)
-        if vector is None and other is None:
-            continue
-        if vector is None or other is None or len(vector) != len(other):
-            return _Compared({document_id: f"the vector of the chunk {name!r:.120} is missing or another one"})
-        difference = float(abs(vector - other).max())
-        if difference > CLOSE:
-            return _Compared({document_id: f"the vector of the chunk {name!r:.120} is another one"})
-        rounded += difference > 0
-        largest = max(largest, difference)
-    return _Compared({}, rounded, largest)
-
-
-def _add_to_digest(digest: Any, found: Fetched, names: Sequence[str], *, with_texts: bool) -> None:
-    """Add the records and vectors of documents to a checksum."""
-    rows = _rows(found, names, with_texts=with_texts)
-    for name in names:
-        digest.update(json.dumps([(*key, *row) for key, row in rows[name].items()]).encode())
-        for kind, key in rows[name]:
-            if kind == "chunk" and key in found.vectors:
-                digest.update((found.vectors[key] + 0.0).tobytes())  # -0.0 is 0.0 to some stores

@@ -81,6 +81,11 @@ class StoreInfo:
     unembedded: int = 0
     collection: CollectionState | None = None
 
+    @property
+    def counted_documents(self) -> int | None:
+        """Number of documents; ``None`` if they are not counted, as in a collection that another program filled."""
+        return self.documents if self.documents or not self.chunks else None
+
 
 @dataclass(frozen=True, slots=True)
 class SourceState:

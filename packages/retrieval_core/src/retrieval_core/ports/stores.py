@@ -276,8 +276,8 @@ class Store(ABC):
                 await self.search(SearchRequest(1, vector=np.full(dimension, dimension**-0.5, dtype=np.float32)))
         waiting = f", {info.unembedded:,} not embedded yet" if info.unembedded else ""
         unused = f", unused vectors: {', '.join(manifest.vectors)}" if manifest is not None and manifest.vectors else ""
-        is_counted = info.documents or not info.chunks  # those of another program's collection are not
-        documents = f"{info.documents:,} document{'s' * (info.documents != 1)}, " if is_counted else ""
+        count = info.counted_documents
+        documents = "" if count is None else f"{count:,} document{'s' * (count != 1)}, "
         chunks = f"{info.chunks:,} chunk{'s' * (info.chunks != 1)}"
         return f"{info.location}: {documents}{chunks}{waiting}{unused}"
 

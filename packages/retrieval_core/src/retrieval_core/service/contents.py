@@ -73,7 +73,8 @@ class IndexSummary(ServiceModel):
     name: str
     description: str | None = None
     documents: Annotated[
-        int | None, Field(description="Number of documents; not set if the caller sees only some of them")
+        int | None,
+        Field(description="Number of documents; not set if the caller sees only some of them, or if unknown"),
     ] = None
     chunks: Annotated[int | None, Field(description="Number of chunks; not set if unknown")] = None
     vector_size: Annotated[int, Field(description="Components of each vector; 0 for an index without vectors")] = 0
@@ -133,7 +134,8 @@ class FieldsResponse(ServiceModel):
     name: str
     description: str | None = None
     documents: Annotated[
-        int | None, Field(description="Number of documents; not set if the caller sees only some of them")
+        int | None,
+        Field(description="Number of documents; not set if the caller sees only some of them, or if unknown"),
     ] = None
     chunks: Annotated[int | None, Field(description="Number of chunks; not set if unknown")] = None
     sources: Annotated[tuple[str, ...], Field(description="Sources of some of the documents")]
@@ -208,7 +210,7 @@ async def list_documents(context: ServiceContext, request: DocumentsRequest) -> 
     ranges = tuple(ChunkRange(name, 0, 0) for name in shown)
     found = await index.store.fetch(FetchRequest(ranges=ranges, filter=context.tenant))
     first = {chunk.document_id: chunk for chunk in found.chunks.values()}
-    total = len(ids) if request.name else None if context.tenant else (await index.adescribe()).documents
+    total = len(ids) if request.name else None if context.tenant else (await index.adescribe()).counted_documents
     return DocumentsResponse(
         documents=tuple(_listed(name, first.get(name)) for name in shown),
         total=total,
@@ -247,7 +249,7 @@ async def _counted(context: ServiceContext, served: ServedIndex) -> IndexSummary
         return IndexSummary(
             name=name,
             description=description,
-            documents=info.documents,
+            documents=info.counted_documents,
             chunks=state.points,
             vector_size=state.vector_size,
             distance=state.distance,
@@ -263,7 +265,7 @@ async def _counted(context: ServiceContext, served: ServedIndex) -> IndexSummary
     return IndexSummary(
         name=name,
         description=description,
-        documents=info.documents if tenant is None else None,
+        documents=info.counted_documents if tenant is None else None,
         chunks=chunks,
         vector_size=size,
         embedded=max(0, (chunks or 0) - waiting) if size else 0,

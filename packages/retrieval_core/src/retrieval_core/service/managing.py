@@ -70,7 +70,7 @@ class IndexDetails(ServiceModel):
     """The size, embedder, settings and metadata fields of an index."""
 
     location: str
-    documents: int
+    documents: int | None
     chunks: int
     unembedded: Annotated[int, Field(description="Chunks without a vector so far")]
     generation: Annotated[int | None, Field(description="Grows with each write; not set if the store has none")]
@@ -187,7 +187,7 @@ async def describe_details(context: ServiceContext, request: IndexRequest) -> In
     made = info.manifest
     return IndexDetails(
         location=info.location,
-        documents=info.documents,
+        documents=info.counted_documents,
         chunks=info.chunks,
         unembedded=info.unembedded,
         generation=info.generation,
