@@ -124,7 +124,7 @@ def test_an_index_that_cannot_be_opened_does_not_keep_others_from_being_joined(c
 
 
 def test_an_index_is_asked_once_a_second_whether_it_can_be_searched(tmp_path: Path) -> None:
-    """Anybody may ask a service that, and must not load its database by it."""
+    """By strangers, who must not load its database by it; others get the present state."""
 
     async def run() -> None:
         index, clock = open_index(tmp_path / "a.db", embedder=FakeEmbedder()), FakeClock()
@@ -133,14 +133,14 @@ def test_an_index_is_asked_once_a_second_whether_it_can_be_searched(tmp_path: Pa
             return index
 
         served_index = ServedIndex("a", index.config, open_index=give, clock=clock)
-        assert await served_index.problem() == "IndexNotFoundError"
+        assert await served_index.problem(max_age=1) == "IndexNotFoundError"
         await index.aadd_documents([Document("a", "text")])
-        assert {*await asyncio.gather(*(served_index.problem() for _ in range(5)))} == {"IndexNotFoundError"}
+        assert {*await asyncio.gather(*(served_index.problem(max_age=1) for _ in range(5)))} == {"IndexNotFoundError"}
         clock.advance(1.0)
-        assert {*await asyncio.gather(*(served_index.problem() for _ in range(5)))} == {None}
+        assert {*await asyncio.gather(*(served_index.problem(max_age=1) for _ in range(5)))} == {None}
         await index.aclose()
-        assert await served_index.problem() is None
-        clock.advance(1.0)
+        assert await served_index.problem(max_age=1) is None
         assert await served_index.problem() == "StoreError"
+        assert await served_index.problem(max_age=1) == "StoreError"
 
     asyncio.run(run())

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from retrieval_core_mcp.http.arguments import AnswerQuery
     from retrieval_core_mcp.http.handling import Asked
 
+STRANGERS_SECONDS = 1.0
+"""For how long those without a token get the same answer of a probe."""
 SHUTTING_DOWN = "ShuttingDown"
 """The reason why a service that is shutting down is not ready."""
 
@@ -89,7 +91,8 @@ async def readiness(asked: Asked, _request: object) -> ASGIApp:
     if asked.served.admission.is_draining:
         problems = dict.fromkeys((served.name for served in asked.context.indexes), SHUTTING_DOWN)
     else:
-        problems = {served.name: await served.problem() for served in asked.context.indexes}
+        max_age = STRANGERS_SECONDS if asked.call.is_stranger else 0.0
+        problems = {served.name: await served.problem(max_age=max_age) for served in asked.context.indexes}
     waiting = {name: problem for name, problem in problems.items() if problem is not None}
     shown = {} if asked.call.is_stranger else waiting
     return json_response({"status": "waiting" if waiting else "ready", "waiting": shown}, 503 if waiting else 200)

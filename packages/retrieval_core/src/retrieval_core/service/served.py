@@ -40,8 +40,6 @@ WARM_UP = "warmup"
 """One word, which is in no language: asking for the language of *up* loads a detector that takes 37 MB."""
 WARM_UP_AFTER = 0.2
 """Seconds that the first search has the processors for itself, if it comes as soon as the model is loaded."""
-PROBLEM_SECONDS = 1.0
-"""For how long it is remembered whether an index can be searched."""
 MOST_TENANTS = 64
 """Filters of callers for which it is cached what an index contains: reading that takes a while."""
 _UNFIT = re.compile(r"[\s:]")
@@ -198,13 +196,14 @@ class ServedIndex:
         if self._warming is not None:
             await asyncio.wait([self._warming])
 
-    async def problem(self) -> str | None:
+    async def problem(self, *, max_age: float = 0.0) -> str | None:
         """Return the name of the error that prevents searching the index; ``None`` if it can be searched.
 
-        The index is asked once a second at most, since anybody may call this.
+        Args:
+            max_age: Age in seconds below which an earlier answer is returned, so that strangers can't load the store.
         """
         known = self._problem
-        if known is None or self._clock.now() - known[0] >= PROBLEM_SECONDS:
+        if known is None or self._clock.now() - known[0] >= max_age:
             problem = await self._problems.run("", self._find_problem)
             known = self._problem = self._clock.now(), problem
         return known[1]
