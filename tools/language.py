@@ -1,7 +1,7 @@
 """Check that texts for users follow docs/dev/english.md.
 
 Usage: ``python tools/language.py [--warnings] [PATH...]``; the default path is the repository. The check fails on
-offences in READMEs, quickstarts, help texts, messages, and docstrings of public names. On other pages it counts
+offences in READMEs, pages for users, help texts, messages, and docstrings of public names. On other pages it counts
 warnings; ``--warnings`` lists them. Code, quotations and instructions for language models are exempt.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 MOST_WORDS = 25
 MOST_HELP_CHARACTERS = 60
-STRICT_PAGES = re.compile(r"README\.md|packages/\w+/README\.md|docs/quickstart-[\w-]+\.md")
+STRICT_PAGES = re.compile(r"README\.md|packages/\w+/README\.md|docs/(?!(?:page|stores)\.md)[\w-]+\.md")
 IGNORED = re.compile(r"(?:tests|benchmarks|tools|site|dist)/|noxfile|CHANGELOG|docs/dev/english|(?:.*/)?\.(?!github)")
 PUBLIC_PLACES = {"errors", "ports", "testing"}
 """Modules and packages whose names are public without an ``__all__``."""
