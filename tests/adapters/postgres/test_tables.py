@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
 
+import numpy as np
 import psycopg
 
 from retrieval_core.adapters.parts import AdapterParts
@@ -240,6 +241,24 @@ def test_an_index_of_the_table_is_used(
         fetched = use(postgres.url, lambda store: store.fetch(document), **given)
         assert [chunk.text for chunk in fetched.chunks.values()] == [texts[7]]
         assert "Bitmap Index Scan on inside" in plans[-1]
+
+
+def test_all_vectors_are_compared_if_the_index_gives_up(postgres: PostgresServer) -> None:
+    """It looks at about the nearest hundred, none of which passes the filter."""
+    query = np.eye(DIMENSION, dtype=np.float32)[0]
+    request = SearchRequest(vector=query, limit=3, filter=parse_filter({"pages": {"$gte": 600}}))
+    with made(postgres) as connection:
+        for statement in (
+            (
+                f'INSERT INTO {TABLE} ("id", "Body %%", pages, "vector %%") '
+                "SELECT g, 'Rule', g, ARRAY[600, g, 0, 0, 0, 0, 0, 0]::vector(8) FROM generate_series(1, 600) AS g"
+            ),
+            f'CREATE INDEX near ON {TABLE} USING hnsw ("vector %%" vector_cosine_ops)',
+        ):
+            connection.execute(statement.replace("%%", "%").encode())
+        session = {"enable_sort": "off", "hnsw.max_scan_tuples": "1"}
+        found = use(postgres.url, lambda store: store.search(request), fields=fields(), session=session)
+    assert [one.chunk_id for one in found] == ["600"]
 
 
 def test_policies_of_the_table_see_the_session(postgres: PostgresServer) -> None:
