@@ -197,9 +197,6 @@ def test_the_doctor_shows_a_record_and_changes_nothing(written: Written) -> None
     """It names what is missing; the proposed lines, put into the configuration, read the collection."""
     _, detail = written.doctor()
     assert "\nA record: {" in detail
-    if (written.library, written.kind) == ("langchain", "pinecone"):  # its layout has no mark of its own
-        assert "Missing: a document ID" in detail
-        return
     proposed = tomllib.loads(detail[detail.index("[store.") :])["store"][written.kind]
     assert proposed == {"fields": written.library}
     verdict, detail = written.doctor(**proposed)
@@ -298,7 +295,7 @@ def test_of_several_vectors_one_is_chosen(tmp_path: Path) -> None:
     assert verdict == "wrong"
     assert "sk-1234" not in detail
     proposed = tomllib.loads(detail[detail.index("[store.") :])["store"]["qdrant"]
-    assert proposed == {"vector": "text"}
+    assert proposed == {"fields": "default", "vector": "text"}
     assert written.doctor(**proposed)[0] == "ok"
     with written.open(vector="text") as index:
         assert index.retrieve("Ports are opened").hits[0].scores.dense == pytest.approx(1.0)

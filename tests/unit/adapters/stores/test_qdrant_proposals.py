@@ -52,7 +52,9 @@ def test_the_doctor_proposes_the_field_with_most_text() -> None:
     records = [{"n": 1, "kind": "note", "body": "Longer text"}, {"body": "More", "about": {"lang": "en"}}]
     assert propose_fields(records, "qdrant", None, is_flat=False) == {"text": "body", "metadata": "about"}
     assert propose_fields(records, "qdrant", {"text": "kind"}, is_flat=False) is None
-    assert propose_fields([{"text": "x", "source": "y"}], "pinecone", None, is_flat=True) is None
+    assert propose_fields([{"text": "x", "source": "y"}], "pinecone", None, is_flat=True) == "langchain"
+    named = [{"text": "x", "source": "y", "document_id": "z"}]
+    assert propose_fields(named, "pinecone", None, is_flat=True) is None
     node = [{"text": "x", "_node_content": '{"text": "x"}'}]
     assert propose_fields(node, "pinecone", None, is_flat=True) == "llamaindex"
     assert propose_fields([{"content": "x", "source_id": "a", "split_id": 0}], "pinecone", None, is_flat=True) == (

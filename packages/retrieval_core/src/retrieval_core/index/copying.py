@@ -189,6 +189,9 @@ async def _opened(
 
 async def _manifest_of_records(store: Store, info: StoreInfo) -> Manifest:
     """Return the manifest of an index whose store keeps none: each chunk has the name of its embedder."""
+    if "sample_records" in store.capabilities and await store.sample_records():
+        msg = f"{info.location} can't be copied: another program filled it, so the embedder of its vectors is unknown"
+        raise StoreError(msg)
     names = await store.document_ids()
     fetched = await store.fetch(FetchRequest(ranges=tuple(map(ChunkRange.whole, names[:1])), with_vectors=True))
     for chunk in fetched.chunks.values():

@@ -353,6 +353,8 @@ class ForeignStore(StoreBase):
     """Whether records contain no objects, so that a dot is part of a name."""
     presets: ClassVar[Mapping[str, Mapping[str, Sequence[str]]] | None] = None
     """Default: :data:`PRESETS`, or :data:`FLAT_PRESETS`."""
+    fields_by_default: ClassVar[str | None] = None
+    """The value of ``fields`` to propose for records that are read without it."""
 
     def __init__(self, location: str, *, fields: Mapping[str, str] | str | None, **rest: Any) -> None:
         super().__init__(location, **rest)
@@ -381,6 +383,8 @@ class ForeignStore(StoreBase):
             return ""
         how: Any = {"is_flat": self.is_flat, "presets": self.presets}
         fields = propose_fields(records, self.kind, self._given_fields, **how)
+        if fields is None and not self._given_fields:
+            fields = self.fields_by_default
         mapping = FieldMapping.load(fields or self._given_fields, self._mapping.section, **how)
         found, further = await self._vector_advice()
         parts = [". Another program wrote them.", f"A record: {show_record(records[0])}"]
@@ -446,7 +450,12 @@ def propose_fields(
         mapping = FieldMapping.load(preset, section, is_flat=is_flat, presets=presets)
         if mapping.marks and any(mapping.marks <= record.keys() and _reads(mapping, record) for record in records):
             return preset
-    return None if is_read else _by_name(records)
+    if not is_read:
+        return _by_name(records)
+    # LangChain marks its records only in objects. Its preset also makes documents of records with a source.
+    langchain = FieldMapping.load("langchain", section, is_flat=is_flat, presets=presets)
+    by_source = any(_reads(langchain, record) and langchain.document_id(record) for record in records)
+    return "langchain" if by_source and not any(map(present.document_id, records)) else None
 
 
 def _reads(mapping: FieldMapping, record: Mapping[str, Any]) -> bool:

@@ -252,13 +252,22 @@ class PineconeStore(LoadsPackage, ForeignStore):
         chunks: dict[str, Chunk] = {}
         vectors: dict[str, Vector] = {}
         wanted_ids = frozenset(ids)
-        for answer in await together(requests):
+
+        def keep(answer: Mapping[str, Any]) -> None:
             for name, record in answer.items():
                 chunk = self._reader.chunk(name, record.metadata or {}, request.filter)
                 if chunk is not None and (name in wanted_ids or is_in_ranges(chunk, request.ranges)):
                     chunks[chunk.id] = chunk
                     if request.with_vectors:
                         vectors[chunk.id] = np.asarray(record.values, dtype=np.float32)
+
+        for answer in await together(requests):
+            keep(answer)
+        # Another program's record without a document ID is a document of its own, which no metadata finds.
+        found = {chunk.document_id for chunk in chunks.values()}
+        own = {part.document_id for part in request.ranges if part.first <= 0 <= part.last} - found
+        if names := sorted(name for name in own if vector_id(name) == name):
+            keep(await self._reader.fetch(names))
         return Fetched(chunks=chunks, vectors=vectors)
 
     async def _find_damage(self, document_ids: Collection[str] | None) -> StoredDamage:

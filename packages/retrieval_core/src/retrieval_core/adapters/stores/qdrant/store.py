@@ -157,6 +157,7 @@ class QdrantStore(LoadsPackage, ForeignStore):
 
     package: ClassVar[str] = "qdrant_client"
     kind = "qdrant"
+    fields_by_default = "default"  # without it, the first query tries keyword search
     Settings = QdrantSettings
 
     def __init__(
@@ -290,7 +291,10 @@ class QdrantStore(LoadsPackage, ForeignStore):
             query = request.vector.tolist()
         else:
             if opened.manifest is None:
-                msg = f"{self._identity.location} has no keyword search: another program filled it; use mode 'dense'"
+                msg = (
+                    f"{self._identity.location} has no keyword search, as another program filled it. Set "
+                    'search.mode = "dense", or name its layout: store.qdrant.fields = "default"'
+                )
                 raise StoreError(msg)
             weights = question_weights(limited(self._analyzer.query_terms(request.text or "")))
             if not weights:
