@@ -292,7 +292,7 @@ class QdrantStore(LoadsPackage, ForeignStore):
         else:
             if opened.manifest is None:
                 msg = (
-                    f"{self._identity.location} has no keyword search, as another program filled it. Set "
+                    f"{self._identity.location} has no keyword search: another program filled it. Set "
                     'search.mode = "dense", or name its layout: store.qdrant.fields = "default"'
                 )
                 raise StoreError(msg)
