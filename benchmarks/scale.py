@@ -39,6 +39,7 @@ COLUMNS = (
     Column("p50", "p50, ms"),
     Column("p95", "p95, ms"),
     Column("ratio", "p50, times ours"),
+    Column("processor", "processor time, ms"),
     *(
         Column(f"{percentile}, {callers} callers", f"{percentile} of {callers} callers, ms")
         for callers in CALLERS
@@ -46,6 +47,7 @@ COLUMNS = (
     ),
     Column("dense", "vectors alone, p50, ms"),
     *(Column(f"p50, {share}", f"p50 where {share} pass a filter, ms") for share in FILTERS),
+    *(Column(f"processor, {share}", f"processor time where {share} pass, ms") for share in FILTERS),
     Column("recall", f"recall@{TOP_K}"),
     Column("recall, dense", f"recall@{TOP_K} of vectors alone"),
     *(Column(f"recall, {share}", f"recall@{TOP_K} where {share} pass") for share in FILTERS),
@@ -110,6 +112,7 @@ def measure(systems: Systems, folder: Path, passages: int, options: argparse.Nam
     for name, answers in asked.items():
         row = rows[name]
         row["p50"], row["p95"], row["recall"] = answers.p50, answers.p95, recall[name]
+        row["processor"] = answers.processor_milliseconds
         row["dense"] = dense[name].p50 if name in dense else None
         row["recall, dense"] = recall_dense.get(name)
         row |= filtered.get(name, {})

@@ -78,10 +78,11 @@ def parser(command: str, description: str, systems: Sequence[str], passages: Seq
 
 @dataclass(slots=True)
 class Asked:
-    """What came of questions: milliseconds and rows of each."""
+    """What came of questions: milliseconds and rows of each, and the processor seconds of all."""
 
     milliseconds: list[float] = field(default_factory=list[float])
     found: list[list[int]] = field(default_factory=list[list[int]])
+    processor: float = 0.0
 
     @property
     def p50(self) -> float:
@@ -92,6 +93,11 @@ class Asked:
     def p95(self) -> float:
         """What 95 % of the milliseconds are below."""
         return percentile_95(self.milliseconds)
+
+    @property
+    def processor_milliseconds(self) -> float:
+        """The processor time of a question, which hardly depends on what else the machine does."""
+        return 1000 * self.processor / len(self.milliseconds)
 
 
 def percentile_95(milliseconds: Sequence[float]) -> float:
@@ -175,16 +181,18 @@ class Systems:
                 elif turn:
                     asked[name].milliseconds.extend(answer["milliseconds"])
                     asked[name].found.extend(answer["found"])
+                    asked[name].processor += answer["processor"]
         return asked
 
     def filtered(self, names: Iterable[str], questions: int) -> dict[str, dict[str, Cell]]:
-        """Ask those that filter with each filter; return cells of the p50 and the recall, by system."""
+        """Ask those that filter with each filter; return cells of p50, processor time and recall, by system."""
         cells: dict[str, dict[str, Cell]] = {name: {} for name in names if PEERS[name].filters}
         for share in FILTERS:
             asked = self.search([*cells], questions, share)
             recall = self.recall(asked, share)
             for name, answers in asked.items():
                 cells[name] |= {f"p50, {share}": answers.p50, f"recall, {share}": recall[name]}
+                cells[name][f"processor, {share}"] = answers.processor_milliseconds
         return cells
 
     def recall(self, asked: Mapping[str, Asked], share: str | None = None, mode: Mode = "hybrid") -> dict[str, float]:

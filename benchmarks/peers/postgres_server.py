@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -41,9 +42,15 @@ class PostgresServer:
 
     def memory(self) -> float:
         """Return the memory of all processes of the server in MB, what they share once (Linux)."""
+        return sum(map(_share, self._processes())) / 1024
+
+    def processor_time(self) -> float:
+        """Return the processor seconds of all processes of the server, also of those that have ended (Linux)."""
+        return sum(map(_ticks, self._processes())) / os.sysconf("SC_CLK_TCK")
+
+    def _processes(self) -> list[str]:
         postmaster = (self._folder / "postmaster.pid").read_text("utf-8").split()[0]
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text("utf-8").split()
-        return sum(map(_share, (postmaster, *children))) / 1024
+        return [postmaster, *Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text("utf-8").split()]
 
     def checkpoint(self) -> None:
         """Write everything to the disk."""
@@ -59,4 +66,11 @@ def _share(process: str) -> int:
     with suppress(OSError):
         lines = Path(f"/proc/{process}/smaps_rollup").read_text("utf-8").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return 0
+
+
+def _ticks(process: str) -> int:
+    """Return the processor time of a process and of its children that have ended."""
+    with suppress(OSError):
+        return sum(map(int, Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[11:15]))
     return 0

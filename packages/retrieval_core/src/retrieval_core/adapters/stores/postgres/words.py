@@ -112,16 +112,16 @@ def read_block(block: bytes) -> NDArray[Any]:
 
 
 class PostingsCache:
-    """The postings of terms at one version of the index, without those of removed chunks."""
+    """The postings of terms at one version of the index, without those of removed chunks, and what passes filters."""
 
     def __init__(self) -> None:
         self._version = ""
         self._found: dict[str, tuple[Numbers, NDArray[Any], NDArray[Any]]] = {}
+        self._passing: dict[str, Numbers] = {}
 
     async def find(self, view: View, terms: Collection[str]) -> dict[str, tuple[Numbers, NDArray[Any], NDArray[Any]]]:
         """Return the numbers of the chunks that have a term, how often, and how many terms they have, by the term."""
-        if self._version != view.state.version or sum(len(one[0]) for one in self._found.values()) * 16 > CACHED_BYTES:
-            self._version, self._found = view.state.version, {}
+        self._renew(view)
         found = {term: known for term in terms if (known := self._found.get(term)) is not None}
         if missing := [term for term in terms if term not in found]:
             stale = [number for (number,) in await view.rows("SELECT number FROM s.stale")]
@@ -134,6 +134,28 @@ class PostingsCache:
             if self._version == view.state.version:
                 self._found |= read
         return found
+
+    async def passing(self, view: View, condition: Filter) -> Numbers:
+        """Return the numbers of the chunks that pass a filter; the filter of a tenant comes with each query."""
+        import numpy as np  # noqa: PLC0415 - slow to import
+
+        self._renew(view)
+        parameters: dict[str, Any] = {}
+        where = to_sql(condition, parameters)
+        key = f"{where} {parameters!r}"
+        passing = self._passing.get(key)
+        if passing is None:
+            rows = await view.rows(f"SELECT number FROM s.entries WHERE {where}", parameters)  # noqa: S608
+            passing = np.array([number for (number,) in rows], np.int64)
+            if self._version == view.state.version:
+                self._passing[key] = passing
+        return passing
+
+    def _renew(self, view: View) -> None:
+        """Forget everything if the index has changed, or if it is too much."""
+        size = sum(len(one[0]) * 16 for one in self._found.values()) + sum(map(len, self._passing.values())) * 8
+        if self._version != view.state.version or size > CACHED_BYTES:
+            self._version, self._found, self._passing = view.state.version, {}, {}
 
 
 def _read(block: bytes, stale: Sequence[int]) -> tuple[Numbers, NDArray[Any], NDArray[Any]]:
@@ -228,10 +250,15 @@ async def count_terms(view: View, cache: PostingsCache, terms: Sequence[str], co
     found = await cache.find(view, dict.fromkeys(terms))
     if condition is None:
         return TermCounts(view.state.chunks, {term: len(found[term][0]) for term in terms})
-    parameters: dict[str, Any] = {}
-    where = to_sql(condition, parameters)
-    passing = {number for (number,) in await view.rows(f"SELECT number FROM s.entries WHERE {where}", parameters)}  # noqa: S608
-    return TermCounts(len(passing), {term: len(passing.intersection(found[term][0].tolist())) for term in terms})
+    passing = await cache.passing(view, condition)
+    having = await asyncio.to_thread(_count_in, passing, {term: found[term][0] for term in terms})
+    return TermCounts(len(passing), having)
+
+
+def _count_in(passing: Numbers, numbers: Mapping[str, Numbers]) -> dict[str, int]:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    return {term: int(np.count_nonzero(np.isin(one, passing, assume_unique=True))) for term, one in numbers.items()}
 
 
 async def search_words(
