@@ -24,7 +24,7 @@ EXACT_BELOW = 5000
 """If fewer chunks pass a filter, their vectors are compared one by one."""
 _LARGEST_EF = 1000
 """pgvector looks at no more candidates at a time."""
-_LEAST_EF = 100
+_LEAST_EF = 200
 _PRODUCT = "greatest(embedding <#> %(query)s::vector, -1)"
 """The negated cosine of vectors with the length 1."""
 _EXACT = """
