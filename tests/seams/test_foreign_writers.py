@@ -7,7 +7,6 @@ import tomllib
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,8 +18,7 @@ from qdrant_client import QdrantClient, models
 from retrieval_core import load_config, open_index, parse_filter
 from retrieval_core.cli.doctor import examine_parts
 from retrieval_core.errors import DimensionMismatchError
-from retrieval_core.evaluate.suite import CaseStatus, parse_suite, run_suite
-from retrieval_core.evaluate.suite.targets import IndexTarget
+from retrieval_core.evaluate.suite import CaseStatus, IndexTarget, parse_suite, run_suite
 from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.service.checking import IntegrityRequest, check_integrity
 from retrieval_core.service.reading import NeighborsRequest, read_neighbors
@@ -128,7 +126,7 @@ def new_database(server: PostgresServer, name: str) -> Generator[str]:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}_wrote".encode())
         try:
-            yield urlsplit(server.url)._replace(path=f"/{name}_wrote").geturl()
+            yield server.url.replace("/postgres?", f"/{name}_wrote?", 1)
         finally:
             connection.execute(f"DROP DATABASE {name}_wrote (FORCE)".encode())
 

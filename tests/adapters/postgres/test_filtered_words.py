@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
 
+from retrieval_core import parse_filter
 from retrieval_core.adapters.stores.postgres import words
 from retrieval_core.ports import Change, SearchRequest
 from retrieval_core.testing.store_kit.base import chunk, units
-from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
     from pathlib import Path

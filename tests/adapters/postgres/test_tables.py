@@ -14,14 +14,14 @@ pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
 import numpy as np
 import psycopg
 
+from retrieval_core import parse_filter
 from retrieval_core.adapters.parts import AdapterParts
+from retrieval_core.adapters.stores.postgres import PostgresStore
 from retrieval_core.adapters.stores.postgres.session import Rows
-from retrieval_core.adapters.stores.postgres.store import PostgresSettings, PostgresStore
 from retrieval_core.errors import ConfigurationError, IndexFormatError, InvalidParameterError, StoreError
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
 from retrieval_core.types.filters import CONDITIONS, And, Not, Or, matches
-from retrieval_core.types.filters.syntax import parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -103,7 +103,7 @@ def use(url: str, work: Callable[[Any], Awaitable[Any]], *, table: str = NAME, *
     """Open a table and return what a function gives of its store."""
 
     async def run() -> Any:
-        settings = PostgresSettings.model_validate({"url": url, "table": table, **given})
+        settings = PostgresStore.Settings.model_validate({"url": url, "table": table, **given})
         store = PostgresStore.from_settings(settings, AdapterParts(embedder=FakeEmbedder(dimension=DIMENSION)))
         try:
             return await work(store)
