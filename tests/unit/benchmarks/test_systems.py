@@ -39,7 +39,7 @@ def test_speed_tells_times_and_recall(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "| 120 | retrieval-core |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("system", [OURS, "retrieval-core-postgres"])
+@pytest.mark.parametrize("system", [OURS, pytest.param("retrieval-core-postgres", marks=pytest.mark.slow)])
 def test_scale_opens_what_another_process_has_loaded(tmp_path: Path, system: str) -> None:
     """And tells what that takes. A second run with the same folder only searches."""
     if system != OURS:
