@@ -166,6 +166,14 @@ def test_search_filter_fetch_suite_and_verify(opened: CommandLine, tmp_path: Pat
     assert code == 0, out + errors
 
 
+def test_nothing_found_is_no_error_before_a_layout_is_named(tmp_path: Path) -> None:
+    """Without the doctor's lines, the first search only learns that the collection has no keyword search."""
+    write("specification", "qdrant", tmp_path, "")
+    command = CommandLine(tmp_path, "qdrant", "")
+    code, out, errors = command.run("search", QUERY, "--filter", '{"source": "nowhere"}', "--json")
+    assert (code, json.loads(out)["hits"]) == (0, []), errors
+
+
 def test_every_chunk_is_in_a_listed_document(opened: CommandLine) -> None:
     """Also a record that names no document: it is one by itself."""
     info, listed = opened.read("info"), opened.read("list")

@@ -20,6 +20,7 @@ from retrieval_core.errors import (
     IndexFormatError,
     InvalidParameterError,
     StoreError,
+    UnsupportedSearchError,
 )
 from retrieval_core.ports import Change, ChunkRange, CollectionState, FetchRequest, SearchRequest
 from retrieval_core.testing.store_kit import DIMENSION
@@ -143,7 +144,7 @@ def test_without_a_mapping_the_default_one_is_used() -> None:
             ("Bare", None),
         ]
         assert store.sides == {"dense"} == (await store.describe()).sides
-        with pytest.raises(StoreError, match="no keyword search: another program filled it"):
+        with pytest.raises(UnsupportedSearchError, match="no keyword search: another program filled it"):
             await store.search(SearchRequest(5, text="ports"))
 
     with WireServer(service) as server:
@@ -240,7 +241,7 @@ def test_what_is_not_ours_is_not_written() -> None:
         for write in (lambda: put(store, chunk("a")), lambda: store.delete(["guide"]), lambda: store.upsert(Change())):
             with pytest.raises(StoreError, match="filled by another program and is only read"):
                 await write()
-        with pytest.raises(StoreError, match="has no keyword search"):
+        with pytest.raises(UnsupportedSearchError, match="has no keyword search"):
             await store.search(SearchRequest(5, text="ports"))
         assert (await store.describe()).chunks == 2
 

@@ -38,6 +38,7 @@ from retrieval_core.errors import (
     InvalidParameterError,
     ServiceError,
     StoreError,
+    UnsupportedSearchError,
 )
 from retrieval_core.ports import Candidate, CollectionState, Fetched, RecordDamage, StoredDamage
 
@@ -229,7 +230,7 @@ class PineconeStore(LoadsPackage, ForeignStore):
             query = {"vector": [0.0] * dimension, "sparse_vector": sparse}
         else:
             msg = f"{self._identity.location} has no keyword search; use mode 'dense', or an index with sparse=True"
-            raise StoreError(msg)
+            raise UnsupportedSearchError(msg)
         if expression is False:
             return ()
         found, missing = await self._reader.query(request, query, expression)

@@ -35,7 +35,7 @@ from retrieval_core.adapters.stores.rows import SOURCES
 from retrieval_core.adapters.stores.services import distinct, split
 from retrieval_core.adapters.vendors import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, Address, FieldNames
-from retrieval_core.errors import IncompleteSearchError, StoreError
+from retrieval_core.errors import IncompleteSearchError, UnsupportedSearchError
 from retrieval_core.ports import StoredDamage
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class QdrantStore(LoadsPackage, ForeignStore):
                     f"{self._identity.location} has no keyword search: another program filled it. Set "
                     'search.mode = "dense", or name its layout: store.qdrant.fields = "default"'
                 )
-                raise StoreError(msg)
+                raise UnsupportedSearchError(msg)
             weights = question_weights(limited(self._analyzer.query_terms(request.text or "")))
             if not weights:
                 return ()
