@@ -1,162 +1,136 @@
-import { Problem, stream } from "./api.js";
-import { fill, h, offsets, say } from "./dom.js";
-import { pages, problems, without } from "./passages.js";
-import { change, openChunk, question } from "./state.js";
+// The answer to a question, asked once, with its citations, its doubts and the line of trust.
 
-const KINDS = { __proto__: null, extracted: "In the documents' own words; no language model is configured.", abstained: "The documents don't seem to contain the answer.", generated: "" };
-const PROBLEMS = { __proto__: null, unsupported: "no passage supports it", unknown: "it cites a passage that does not exist", contradicted: "a passage says something else" };
-const MOST_PROBLEMS = 10;
-let history = [];
-let last = null;
+import { Problem, part, post, stream } from "./api.js";
+import { copyButton, h, link, say } from "./dom.js";
+import { opening, questionOf } from "./query.js";
+import { reading } from "./reading.js";
+import { fallbacks, openChunk, problems } from "./results.js";
+import { addTurn, change, once, turnsOf } from "./store.js";
+import { shorten } from "./text.js";
+import { copyOf, countVerified, kindOf, marksOf, summaryOfDoubts, trustOf } from "./verdict.js";
+import { DOUBTS, FAILURES, TEXT, citationOf } from "./words.js";
 
-export function forgetAnswer() {
-  last?.stopper.abort();
-  last = null;
+const MOST_QUOTES = 24;
+
+// Return the record of an answer: its value has `written`, `passages`, `relevance` and at the end `done` and `took`.
+export function answered(state) {
+  const history = turnsOf(state.talk);
+  const asked = questionOf(state, history.length ? { history } : {});
+  return once("answer", asked, async (signal, keep) => {
+    const began = performance.now();
+    let made = { written: "", passages: null, relevance: null, done: null };
+    await stream("/v1/answer", asked, (event) => {
+      if (event.type === "retrieval_done") {
+        made = { ...made, passages: event.passages ?? [], relevance: event.relevance?.value ?? null };
+      } else if (event.type === "answer_chunk") made = { ...made, written: made.written + event.content };
+      else if (event.type === "error") made = { ...made, error: event.reason };
+      else if (event.type === "done") made = { ...made, done: event.answer, took: performance.now() - began };
+      else return;
+      keep(made);
+    }, signal);
+    if (!made.done) throw new Problem("interrupted", [made.error ?? FAILURES.interrupted]);
+    say(TEXT.complete);
+  });
 }
 
-// Ends the answer to another question than the one that is shown now.
-export function leaveAnswer(state) {
-  if (last && ["q", "index", "indexes", "mode", "top", "filters"].some((name) => last.state[name] !== state[name])) forgetAnswer();
-}
-
-// The answer to a question, asked once: a tab that is left does not end it, another question does.
-function answered(state) {
-  const asked = question(state, history.length ? { history } : {});
-  const key = JSON.stringify(asked);
-  if (last?.key === key) return last;
-  forgetAnswer();
-  const one = { key, state, stopper: new AbortController(), written: "", passages: null, done: null, problem: null, isOver: false, show: () => {} };
-  const take = (event) => {
-    if (event.type === "retrieval_done") one.passages = event.passages ?? [];
-    else if (event.type === "answer_chunk") one.written += event.content;
-    else if (event.type === "error") throw new Problem(503, [event.reason]);
-    else if (event.type === "done") one.done = event.answer;
-    one.show();
-  };
-  stream("/v1/answer", asked, take, one.stopper.signal)
-    .then(() => { if (!one.done) throw new Problem(0, ["The connection was lost before the answer was complete."]); })
-    .catch((problem) => { one.problem = problem; })
-    .finally(() => {
-      one.isOver = true;
-      one.show();
-    });
-  last = one;
-  return one;
-}
-
-// An answer as it comes, with its sources beside it; the turns before are asked with it.
-export async function answer(panel, state, signal) {
-  const text = h("div", { class: "answer", dir: "auto" });
-  const sources = h("div", {});
-  const state_of = h("p", { class: "quiet", role: "status" }, "Searching…");
-  let one;
-  try {
-    one = answered(state);
-  } catch (problem) {
-    fill(panel, problems(problem));
-    return;
-  }
-  const stop = h("button", { onclick: () => one.stopper.abort() }, "Stop");
-  fill(panel, turns(), text, h("p", { class: "actions" }, stop), state_of, sources);
-  let listed = null;
-  const show = () => {
-    if (signal.aborted) return;
-    if (one.passages !== listed) {
-      listed = one.passages;
-      state_of.textContent = "Writing…";
-      fill(sources, list(listed));
-    }
-    text.textContent = one.written;
-    if (!one.isOver) return;
-    stop.remove();
-    if (one.problem === null) finished(one.done);
-    else broken(one.problem, one.written);
-  };
-  one.show = show;
-  show();
-
-  function broken(problem, written) {
-    const isStopped = problem.name === "AbortError";
-    state_of.textContent = isStopped ? (written ? "Stopped. This is what was written until then." : "Stopped.") : written ? "It breaks off here." : "";
-    if (!isStopped) state_of.after(...problems(problem));
-  }
-
-  function finished(told) {
-    fill(text, withMarks(told));
-    fill(sources, list(told.sources));
-    state_of.textContent = KINDS[told.kind] ?? "";
-    state_of.after(...doubts(told), ...without(told));
-    say("The answer is complete");
-    panel.append(next(told));
-  }
-
-  function next(told) {
-    const field = h("input", { type: "search", "aria-label": "Ask on", placeholder: "Ask on", size: 40, dir: "auto" });
-    const on = (event) => {
-      event.preventDefault();
-      if (!field.value.trim()) return;
-      history = [...history, { role: "user", content: state.q }, { role: "assistant", content: told.text }].slice(-20);
-      change({ q: field.value.trim(), chunk: "", doc: "" });
+// Return the record of whether the index still has each source's quotes, asked once for an answer.
+function checked(state, answer) {
+  return once("quotes", [state.index, state.indexes, answer.sources], async (signal) => {
+    let left = MOST_QUOTES;
+    const one = async (source) => {
+      const quotes = (source.quotes ?? []).slice(0, Math.max(0, left));
+      left -= quotes.length;
+      const { chunk, of } = opening(state, source.chunk_ids[0]);
+      const place = `/v1/chunks/${part(chunk)}/quote${of || state.index ? `?index=${part(of || state.index)}` : ""}`;
+      return Promise.all(quotes.map(async ({ text }) => (await post(place, { quote: text }, signal)).verdict));
     };
-    return h("form", { onsubmit: on, class: "filter-row", style: { marginBlockStart: "24px" } }, field, h("button", {}, "Ask on"));
-  }
+    return countVerified(await Promise.all(answer.sources.filter(({ quotes }) => quotes?.length).map(one)));
+  });
 }
 
-// How far the answer can be relied on, what is to be said of it, and each sentence that no passage supports.
-function doubts(told) {
-  const found = (told.sentences ?? []).map((sentence) => [sentence, problemOf(sentence)]).filter(([, problem]) => problem);
+// Return the numbers of an answer's sources by the ids of their chunks.
+export function numbersOf(record) {
+  const sources = record?.value?.done?.sources ?? [];
+  return new Map(sources.flatMap(({ number, chunk_ids: ids }) => ids.map((id) => [id, number])));
+}
+
+export function answer(state, record) {
+  const { written = "", passages, done } = record.value ?? {};
+  if (done) return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state), finished(state, record));
+  const isWaiting = !record.isOver;
+  const stop = h("p", { class: "actions" }, h("button", { type: "button", id: "stop", onclick: record.stop }, TEXT.stop),
+    h("span", { class: "quiet", role: "status" }, passages ? TEXT.writing : TEXT.searching));
+  const end = record.problem && (record.problem.isCancelled ? TEXT.stopped : written && TEXT.brokenOff);
+  return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state),
+    h("div", { class: "answer", dir: "auto" }, reading(written, { level: 2 })), isWaiting && stop,
+    end && h("p", { class: "quiet", role: "status" }, end), record.problem && problems(record.problem));
+}
+
+function finished(state, record) {
+  const { done, relevance, took } = record.value;
+  const check = done.sources?.some(({ quotes }) => quotes?.length) ? checked(state, done) : null;
+  const trust = trustOf(done, { relevance, checked: check?.value, milliseconds: took });
+  const doubts = summaryOfDoubts(done);
+  const note = [kindOf(done), done.error].filter(Boolean);
   return [
-    told.note && h("p", { class: "notice" }, told.note),
-    told.confidence && h("p", { class: "small soft confidence" }, `Confidence ${told.confidence.value.toFixed(2)}. ${told.confidence.explanation ?? ""}`),
-    ...found.slice(0, MOST_PROBLEMS).map(([sentence, problem]) => h("p", { class: "notice problem" }, h("q", { dir: "auto" }, short(sentence.text)), `: ${PROBLEMS[problem] ?? problem}.`)),
-    found.length > MOST_PROBLEMS && h("p", { class: "small soft" }, `and ${found.length - MOST_PROBLEMS} more sentences`),
-  ].filter(Boolean);
+    h("div", { class: "answer", dir: "auto" }, text(state, done)),
+    note.map((each) => h("p", { class: "quiet small" }, each)),
+    done.note && h("p", { class: "notice" }, done.note),
+    h("p", { class: "trust small soft", title: done.confidence?.explanation ?? "" },
+      h("span", { class: "confidence" }, trust.join(" · ")),
+      doubts && [" · ", h("strong", { class: "doubts" }, doubts)],
+      h("span", { class: "grow" }), copyButton(TEXT.copyAnswer, () => copyOf(done))),
+    fallbacks(done),
+    following(state, done),
+  ];
 }
 
-function problemOf(sentence) {
-  if (sentence.check?.verdict === "contradicted") return "contradicted";
-  return (sentence.attributions ?? []).find(({ problem }) => problem)?.problem ?? (sentence.needs_source ? "unsupported" : null);
-}
-
-function turns() {
-  if (!history.length) return null;
-  const forget = () => {
-    history = [];
-    document.querySelector(".turns")?.remove();
-    say("Begun anew");
+function text(state, done) {
+  const draw = {
+    doubt: (mark, inner, { isLast }) => [h("span", { class: `doubt is-${mark.problem}` }, inner),
+      isLast && tip(h("button", { type: "button", class: "chip is-doubt", "aria-label": TEXT.whyDoubted }, "?"),
+        [h("span", { class: "problem" }, mark.reason), mark.quote && h("q", { dir: "auto" }, shorten(mark.quote))])],
+    invented: (mark, inner, { isFirst }) => isFirst && tip(
+      h("button", { type: "button", class: "chip is-invented none", "aria-label": DOUBTS.unknown }, `[${mark.number}]`),
+      h("span", {}, DOUBTS.unknown)),
+    chip: (mark, inner, { isFirst }) => isFirst && chip(state, mark),
   };
-  return h("details", { class: "turns small" }, h("summary", {}, `After ${history.length / 2} earlier question${history.length > 2 ? "s" : ""}`),
-    history.map(({ role, content }) => h("p", { class: role === "user" ? "" : "soft", dir: "auto" }, content)), h("button", { onclick: forget }, "Begin anew"));
+  return reading(done.text, { marks: marksOf(done), draw, level: 2 });
 }
 
-// The text with a button at each mark, which opens the passage that the words before it are from.
-function withMarks(told) {
-  const marks = (told.sentences ?? []).flatMap((sentence) => (sentence.attributions ?? []).map((each) => ({ ...each, sentence })));
-  const spans = marks.map((mark) => ({ mark, span: mark.marker })).filter(({ span }) => span).sort((one, other) => one.span[0] - other.span[0]);
-  const at = offsets(told.text);
-  const parts = [];
-  let done = 0;
-  for (const { mark, span } of spans) {
-    const [from, to] = [at(span[0]), at(span[1])];
-    if (from < done) continue;
-    const id = mark.citation?.chunk_ids?.[0] ?? told.sources?.find(({ number }) => number === mark.number)?.chunk_ids?.[0];
-    parts.push(told.text.slice(done, from));
-    if (mark.problem) parts.push(h("span", { class: "none", title: PROBLEMS[mark.problem] ?? mark.problem }, told.text.slice(from, to)));
-    else parts.push(id ? h("sup", {}, h("button", { "aria-label": `Source ${mark.number}`, onclick: () => openChunk(id) }, `[${mark.number}]`)) : told.text.slice(from, to));
-    done = to;
-  }
-  return [...parts, told.text.slice(done)];
+// A citation: its quote on hover and focus, its source on a click, opened at the quote.
+function chip(state, { number, source, problem }) {
+  const quote = source.quotes?.[0];
+  const label = TEXT.openSource(number, source.title || source.document_id);
+  const at = quote?.span ? quote.span.join("-") : "";
+  const button = h("button", { type: "button", class: `chip${problem ? " none" : ""}`, "aria-label": label,
+    onclick: () => openChunk(state, source.chunk_ids[0], undefined, at) }, `[${number}]`);
+  return tip(button, [h("span", { class: "place" }, h("bdi", {}, citationOf(source))),
+    quote && h("q", { dir: "auto" }, shorten(quote.text)), problem && h("span", { class: "problem" }, DOUBTS[problem])]);
 }
 
-function list(found) {
-  if (!found?.length) return null;
-  return [h("h2", { style: { fontSize: "1rem", marginBlock: "24px 0" } }, "Sources"), h("ol", { class: "sources" }, found.map((source) => h("li", { value: source.number },
-    h("button", { class: "link", onclick: () => openChunk(source.chunk_ids[0]) }, h("bdi", {}, source.title || source.document_id)),
-    h("span", { class: "place" }, [" ", source.section_path?.join(" › "), pages(source.page_span, source.source ?? source.document_id)].filter(Boolean).join(" ")),
-    (source.quotes ?? []).slice(0, 3).map((quote) => h("q", { dir: "auto" }, short(quote.text))))))];
+let tips = 0;
+
+function tip(button, told) {
+  const id = `tip-${tips += 1}`;
+  button.setAttribute("aria-describedby", id);
+  return h("span", { class: "cite" }, button, h("span", { class: "tip", role: "tooltip", id }, told));
 }
 
-function short(text) {
-  const points = [...text];
-  return points.length > 280 ? `${points.slice(0, 280).join("")}…` : text;
+function following(state, done) {
+  const field = h("input", { type: "search", id: "next", "aria-label": TEXT.askNext, placeholder: TEXT.askNext, dir: "auto" });
+  const on = (event) => {
+    event.preventDefault();
+    const q = field.value.trim();
+    if (q) change({ q, talk: addTurn(state.talk, state.q, done.text), tab: "", chunk: "", doc: "", of: "", at: "" });
+  };
+  return h("form", { onsubmit: on, class: "filter-row" }, field, h("button", {}, TEXT.ask));
+}
+
+function turns(state) {
+  const told = turnsOf(state.talk);
+  if (!told.length) return null;
+  return h("details", { class: "turns small" }, h("summary", {}, TEXT.earlier(told.length / 2)),
+    told.map(({ role, content }) => h("p", { class: role === "user" ? "" : "soft", dir: "auto" }, content)),
+    link(TEXT.newConversation, () => change({ talk: "" })));
 }

@@ -1,97 +1,120 @@
-// The public API of the service, and what goes wrong with it, in words for the page.
+// The public API of the service. Whatever fails is a `Problem`.
 
-const TOKEN = "retrieval-token";
+import { FAILURES } from "./words.js";
 
-// `retrieval open` hands its token over behind the #, which no server sees; it stays in this tab alone.
-export function takeToken() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given === null) return false;
-  sessionStorage.setItem(TOKEN, given);
-  history.replaceState(history.state, "", location.pathname + location.search);
-  return true;
-}
+const KINDS = {
+  __proto__: null, 400: "request", 401: "token", 403: "token", 404: "missing", 422: "request", 429: "busy", 503: "busy",
+};
 
-export function hasToken() {
-  return Boolean(sessionStorage.getItem(TOKEN));
-}
-
-export function keepToken(token) {
-  sessionStorage.setItem(TOKEN, token);
-}
-
+// The one error of the page. `kind` is one of: unreachable, interrupted, unreadable, cancelled, token, missing,
+// request, busy, failed. `messages` are for people, the most important first.
 export class Problem extends Error {
-  constructor(status, messages) {
+  constructor(kind, messages = [FAILURES[kind]], status = 0) {
     super(messages[0]);
-    this.status = status;
+    this.name = "Problem";
+    this.kind = kind;
     this.messages = messages;
+    this.status = status;
+  }
+
+  get isCancelled() {
+    return this.kind === "cancelled";
+  }
+
+  get canRetry() {
+    return ["unreachable", "interrupted", "busy", "failed"].includes(this.kind);
+  }
+
+  // Return what was thrown as a problem: a request that was aborted is cancelled, all else is unreadable.
+  static of(error, otherwise = "unreadable") {
+    if (error instanceof Problem) return error;
+    return new Problem(error?.name === "AbortError" ? "cancelled" : otherwise);
   }
 }
 
-function headers(more) {
-  const token = sessionStorage.getItem(TOKEN);
-  return { ...(token ? { Authorization: `Bearer ${token}` } : {}), ...more };
+let token = () => "";
+let refuse = () => {};
+
+// Say where the token comes from, and what happens if the service refuses it.
+export function authorize(read, refused) {
+  [token, refuse] = [read, refused];
 }
 
-async function request(path, options) {
+async function request(path, { headers, ...options } = {}) {
+  const given = token();
   let response;
   try {
-    response = await fetch(path, { ...options, headers: headers(options?.headers), cache: "no-store" });
+    const all = { ...(given ? { Authorization: `Bearer ${given}` } : {}), ...headers };
+    response = await fetch(path, { ...options, headers: all, cache: "no-store" });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Problem(0, ["The service cannot be reached. It may have ended: look at the window that it was started in."]);
+    throw Problem.of(error, "unreachable");
   }
   if (response.ok) return response;
-  if (response.status === 401) dispatchEvent(new Event("unauthorized"));
-  let messages = [`The service answered with ${response.status}.`];
+  const told = await response.json().catch(() => null);
+  const messages = told?.errors?.length ? told.errors : [FAILURES.status(response.status)];
+  const problem = new Problem(KINDS[response.status] ?? "failed", messages, response.status);
+  if (response.status === 401) refuse(problem);
+  throw problem;
+}
+
+async function json(response) {
   try {
-    const told = await response.json();
-    if (told.errors?.length) messages = told.errors;
-  } catch {
-    // What is no JSON has nothing to tell.
+    return await response.json();
+  } catch (error) {
+    throw Problem.of(error);
   }
-  throw new Problem(response.status, messages);
 }
 
 export async function get(path, query = {}, signal) {
-  return (await request(address(path, query), { signal })).json();
+  return json(await request(address(path, query), { signal }));
 }
 
 export async function post(path, body, signal) {
-  const content = JSON.stringify(without(body));
-  const response = await request(path, { method: "POST", body: content, headers: { "Content-Type": "application/json" }, signal });
-  return response.json();
+  const headers = { "Content-Type": "application/json" };
+  return json(await request(path, { method: "POST", body: JSON.stringify(without(body)), headers, signal }));
 }
 
 export async function remove(path, query) {
-  return (await request(address(path, query), { method: "DELETE" })).json();
+  return json(await request(address(path, query), { method: "DELETE" }));
 }
 
 export async function picture(path, query, signal) {
-  return URL.createObjectURL(await (await request(address(path, query), { signal })).blob());
+  const response = await request(address(path, query), { signal });
+  try {
+    return URL.createObjectURL(await response.blob());
+  } catch (error) {
+    throw Problem.of(error, "interrupted");
+  }
 }
 
-// Calls `take` with each event of a stream, until it ends or the signal says stop. The body is an object, or a file.
+// Call `take` with each event of a stream, until it ends. The body is an object, or a file.
 export async function stream(path, body, take, signal) {
-  const [content, kind] = body instanceof Blob ? [body, "application/octet-stream"] : [JSON.stringify(without(body)), "application/json"];
-  const response = await request(path, { method: "POST", body: content, headers: { "Content-Type": kind }, signal });
+  const isFile = body instanceof Blob;
+  const headers = { "Content-Type": isFile ? "application/octet-stream" : "application/json" };
+  const content = isFile ? body : JSON.stringify(without(body));
+  const response = await request(path, { method: "POST", body: content, headers, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    let part;
-    try {
-      part = await reader.read();
-    } catch (error) {
-      if (error.name === "AbortError") throw error;
-      throw new Problem(0, ["The connection was lost before the answer was complete."]);
-    }
+    const part = await reader.read().catch((error) => { throw Problem.of(error, "interrupted"); });
     if (part.done) return;
-    rest += part.value;
-    const blocks = rest.split("\n\n");
+    const blocks = (rest + part.value).split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
-      const data = block.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
-      if (data) take(JSON.parse(data));
+      const event = eventOf(block);
+      if (event) take(event);
     }
+  }
+}
+
+// Return the event in a block of a stream, or null for a comment.
+export function eventOf(block) {
+  const lines = block.split("\n").filter((line) => line.startsWith("data: "));
+  if (!lines.length) return null;
+  try {
+    return JSON.parse(lines.map((line) => line.slice(6)).join("\n"));
+  } catch (error) {
+    throw Problem.of(error);
   }
 }
 
@@ -101,7 +124,8 @@ export function address(path, query) {
 }
 
 function without(values) {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+  const isGiven = ([, value]) => value !== undefined && value !== null && value !== "";
+  return Object.fromEntries(Object.entries(values).filter(isGiven));
 }
 
 export const part = encodeURIComponent;

@@ -1,56 +1,74 @@
-import { fill, h } from "./dom.js";
+// One query with two settings: what rises, what falls, and what only one of them finds; and a case for a test suite.
+
+import { h, link, select } from "./dom.js";
 import { connect } from "./lines.js";
-import { INCOMPLETE, explained, isIncomplete, problems, search, without } from "./passages.js";
+import { fallbacks, isIncomplete, nameOf, openChunk, problems, searched } from "./results.js";
 import { lastReport } from "./report.js";
-import { change, openChunk, question } from "./state.js";
+import { change } from "./store.js";
+import { MODES, TEXT } from "./words.js";
 
-const WAYS = { __proto__: null, hybrid: "meaning and words", dense: "meaning", lexical: "words" };
+const WAYS = ["hybrid", "dense", "lexical"];
 
-// One question by two settings: what rises, what falls, and what only one of them finds.
-export async function compare(panel, state, signal) {
+export function compare(state) {
   const other = state.other || (state.mode === "lexical" ? "dense" : "lexical");
-  const choice = h("select", { "aria-label": "The other way", onchange: (event) => change({ other: event.target.value }) }, Object.entries(WAYS).map(([value, text]) => h("option", { value, selected: value === other }, text)));
-  const body = h("div", {}, h("p", { class: "quiet" }, "Searching twice…"));
-  fill(panel, h("p", { class: "settings" }, h("label", {}, "Beside a search by ", choice)), body);
-  try {
-    const beside = question(state, { mode: other });
-    const [here, there] = await Promise.all([explained(state, signal), search(beside, signal)]);
-    const pair = h("div", { class: "pair" }, column(WAYS[state.mode] ?? "as configured", here, there), column(WAYS[other], there, here));
-    fill(body, pair, saving(state, here), lastReport());
-    connect(pair, signal);
-  } catch (problem) {
-    if (problem.name !== "AbortError") fill(body, problems(problem));
-  }
+  const choices = WAYS.map((way) => [way, MODES[way]]);
+  const choice = select(TEXT.otherMode, choices, other, (value) => change({ other: value }), { id: "other" });
+  const head = h("p", { class: "settings" }, h("label", {}, TEXT.compareWith, " ", choice));
+  const [here, there] = [searched(state), searched(state, { mode: other })];
+  const problem = here.problem ?? there.problem;
+  if (problem) return [head, problems(problem)];
+  if (!here.value || !there.value) return [head, h("p", { class: "quiet" }, TEXT.searching)];
+  const pair = h("div", { class: "pair" }, column(state, MODES[state.mode] ?? state.mode, here.value, there.value),
+    column(state, MODES[other] ?? other, there.value, here.value));
+  connect(pair);
+  return [head, pair, saving(state, here.value), lastReport()];
 }
 
-function keyOf(hit) {
-  return JSON.stringify([hit.index, hit.id]);
-}
+const keyOf = (hit) => JSON.stringify([hit.index, hit.id]);
 
-// The passages of one side, each with its place on this side and on the other.
-function column(name, found, beside) {
-  const places = new Map(beside.results.map((hit) => [keyOf(hit), hit.rank]));
-  const entry = (hit) => h("li", { "data-key": keyOf(hit) }, h("button", { class: "link", onclick: () => openChunk(hit.id, hit.index) }, h("bdi", {}, hit.title || hit.document_id)), h("div", { class: "small soft" }, hit.section_path?.join(" › ")), moved(hit.rank, places.get(keyOf(hit))));
-  return h("section", {}, h("h2", { style: { fontSize: "1rem" } }, name), without(found), found.results.length ? h("ol", {}, found.results.map(entry)) : h("p", { class: "quiet" }, isIncomplete(found) ? INCOMPLETE : "Nothing was found."));
+// The results of one side, each with its rank on both.
+function column(state, name, found, beside) {
+  const ranks = new Map(beside.results.map((hit) => [keyOf(hit), hit.rank]));
+  const entry = (hit) => h("li", { "data-key": keyOf(hit) },
+    link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
+    h("div", { class: "small soft" }, hit.section_path?.join(" › ")), moved(hit.rank, ranks.get(keyOf(hit))));
+  const none = h("p", { class: "quiet" }, isIncomplete(found) ? TEXT.incomplete : TEXT.nothing);
+  return h("section", {}, h("h2", { class: "minor" }, name), fallbacks(found),
+    found.results.length ? h("ol", {}, found.results.map(entry)) : none);
 }
 
 function moved(here, there) {
-  if (there === undefined) return h("div", { class: "moved" }, "only here");
-  const told = here === there ? "the same place on both sides" : `place ${here} here, place ${there} on the other side`;
-  return h("div", { class: "moved" }, h("span", { "aria-hidden": "true" }, here === there ? `${here} = ${there}` : `${here} → ${there} ${there > here ? "↓" : "↑"}`), h("span", { class: "visually-hidden" }, told));
+  if (there === undefined) return h("div", { class: "moved" }, TEXT.onlyHere);
+  const arrow = here === there ? `${here} = ${there}` : `${here} → ${there} ${there > here ? "↓" : "↑"}`;
+  return h("div", { class: "moved" }, h("span", { "aria-hidden": "true" }, arrow),
+    h("span", { class: "visually-hidden" }, here === there ? TEXT.sameRank : TEXT.bothRanks(here, there)));
 }
 
 // A case for a test suite, as a file: the documents that are right are chosen here.
 function saving(state, found) {
-  const boxes = [...new Set(found.results.map(({ document_id }) => document_id))].map((name) => h("label", { style: { display: "block" } }, h("input", { type: "checkbox", value: name }), " ", h("bdi", {}, name)));
+  const names = [...new Set(found.results.map(({ document_id: id }) => id))];
+  const boxes = names.map((name) => h("label", { style: { display: "block" } },
+    h("input", { type: "checkbox", value: name }), " ", h("bdi", {}, name)));
   const save = (event) => {
     event.preventDefault();
-    const documents = boxes.map((box) => box.firstElementChild).filter((box) => box.checked).map((box) => box.value);
-    const one = { name: [...state.q].slice(0, 80).join(""), query: state.q, ...(documents.length ? { expect: { documents } } : { finds_nothing: true }), ...(state.filters ? { filter: JSON.parse(state.filters) } : {}), ...(state.mode ? { mode: state.mode } : {}), ...(state.top ? { top_k: Number(state.top) } : {}) };
-    const url = URL.createObjectURL(new Blob([JSON.stringify({ name: "saved from the page", cases: [one] }, null, 2)], { type: "application/json" }));
+    const chosen = boxes.map((box) => box.firstElementChild).filter(({ checked }) => checked);
+    const content = JSON.stringify({ name: "saved from the page", cases: [caseOf(state, chosen.map(({ value }) => value))] }, null, 2);
+    const url = URL.createObjectURL(new Blob([content], { type: "application/json" }));
     h("a", { href: url, download: "saved.retrieval.json" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   };
-  return h("form", { onsubmit: save }, h("h2", { style: { fontSize: "1rem", marginBlock: "28px 6px" } }, "Save as a test case"),
-    h("p", { class: "small soft" }, "Which documents should this question find? None: that nothing should be found. The file is for retrieval suite run."), boxes, h("p", {}, h("button", {}, "Save")));
+  return h("form", { onsubmit: save }, h("h2", { class: "minor" }, TEXT.saveCase), h("p", { class: "small soft" }, TEXT.caseHint),
+    boxes, h("p", {}, h("button", {}, TEXT.save)));
+}
+
+// Return a case of a suite for what a state asks and the documents that it should find.
+export function caseOf(state, documents) {
+  return {
+    name: [...state.q].slice(0, 80).join(""),
+    query: state.q,
+    ...(documents.length ? { expect: { documents } } : { finds_nothing: true }),
+    ...(state.filters ? { filter: JSON.parse(state.filters) } : {}),
+    ...(state.mode ? { mode: state.mode } : {}),
+    ...(state.top ? { top_k: Number(state.top) } : {}),
+  };
 }

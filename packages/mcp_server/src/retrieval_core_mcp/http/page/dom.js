@@ -1,4 +1,9 @@
-// Elements out of values. Text only ever becomes text: nothing here, and nothing that uses it, parses markup.
+// Elements from values. Text only ever becomes text: nothing here, and nothing that uses it, parses markup.
+
+import { TEXT } from "./words.js";
+
+const drawn = new WeakMap();
+const isShown = (child) => child !== null && child !== undefined && child !== false && child !== "";
 
 export function h(tag, properties, ...children) {
   const element = document.createElement(tag);
@@ -10,41 +15,23 @@ export function h(tag, properties, ...children) {
     else if (name in element && !name.includes("-")) element[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(4).filter(isShown));
   return element;
 }
 
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...children.flat(4).filter(isShown));
   return element;
 }
 
-// A text with some of its spans marked. The service counts code points, JavaScript counts UTF-16 units.
-export function marked(text, spans) {
-  if (!spans?.length) return [text];
-  const at = offsets(text);
-  const parts = [];
-  let done = 0;
-  for (const [start, end] of spans) {
-    const [from, to] = [at(start), at(end)];
-    if (from < done) continue;
-    parts.push(text.slice(done, from), h("mark", {}, text.slice(from, to)));
-    done = to;
-  }
-  return [...parts, text.slice(done)];
-}
-
-// Turns places in code points, asked in ascending order, into places in UTF-16 units.
-export function offsets(text) {
-  let [points, units] = [0, 0];
-  return (wanted) => {
-    if (wanted < points) [points, units] = [0, 0];
-    while (points < wanted && units < text.length) {
-      units += text.codePointAt(units) > 0xffff ? 2 : 1;
-      points += 1;
-    }
-    return units;
-  };
+// Draw a region anew if its key changed; what had the focus and an id keeps it.
+export function draw(region, key, render) {
+  if (drawn.get(region) === key) return false;
+  drawn.set(region, key);
+  const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
+  fill(region, render());
+  if (focused) document.getElementById(focused)?.focus();
+  return true;
 }
 
 export function say(text) {
@@ -53,17 +40,30 @@ export function say(text) {
 
 export function bar(share, kind) {
   const width = `${Math.max(0, Math.min(1, share)) * 100}%`;
-  return h("span", { class: "bar", "aria-hidden": "true" }, h("i", { class: kind ?? "", style: { inlineSize: width } }));
+  const inner = h("i", { class: kind ?? "", style: { inlineSize: width } });
+  return h("span", { class: "bar", "aria-hidden": "true" }, inner);
 }
 
-export function shortNumber(value) {
-  if (value === null || value === undefined) return "";
-  if (Number.isInteger(value)) return value.toLocaleString();
-  if (Math.abs(value) < 0.001) return `< ${(0.001).toLocaleString()}`;
-  return value.toLocaleString(undefined, { maximumSignificantDigits: 3 });
+export function link(text, act, more = {}) {
+  return h("button", { type: "button", class: "link", onclick: act, ...more }, text);
 }
 
-export function day(moment) {
-  const date = moment ? new Date(moment) : null;
-  return date && !Number.isNaN(date.valueOf()) ? date.toLocaleDateString(undefined, { dateStyle: "medium" }) : "";
+export function select(name, choices, chosen, act, more = {}) {
+  const options = choices.map(([value, text]) => h("option", { value, selected: value === chosen }, text));
+  return h("select", { "aria-label": name, onchange: (event) => act(event.target.value), ...more }, options);
+}
+
+export function table(name, titles, rows, kind = "plain") {
+  const head = h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title))));
+  const body = rows instanceof Element ? rows : h("tbody", {}, rows);
+  const all = h("table", { class: kind }, h("caption", { class: "visually-hidden" }, name), head, body);
+  return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": name }, all);
+}
+
+export function copyButton(label, textOf, more = {}) {
+  return link(label, async ({ target }) => {
+    const text = await navigator.clipboard.writeText(textOf()).then(() => TEXT.copied, () => TEXT.notCopied);
+    say(text);
+    target.textContent = text;
+  }, more);
 }

@@ -2,7 +2,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 // Draws a line between the places of each passage that both sides have, as long as these stand beside each other. What
 // the lines tell is told in words at each passage, too.
-export function connect(pair, signal) {
+export function connect(pair) {
   const picture = document.createElementNS(SVG, "svg");
   picture.setAttribute("class", "lines");
   picture.setAttribute("aria-hidden", "true");
@@ -10,6 +10,7 @@ export function connect(pair, signal) {
   const [left, right] = pair.querySelectorAll("section");
   const others = new Map([...right.querySelectorAll("[data-key]")].map((entry) => [entry.dataset.key, entry]));
   const draw = () => {
+    if (!pair.isConnected) return;
     picture.replaceChildren();
     const [own, one, other] = [pair, left, right].map((each) => each.getBoundingClientRect());
     const isReversed = one.left > other.left;  // right to left
@@ -20,9 +21,7 @@ export function connect(pair, signal) {
       if (beside) picture.append(line(entry, from - own.left, middle(entry) - own.top, to - own.left, middle(beside) - own.top));
     }
   };
-  const watching = new ResizeObserver(draw);
-  watching.observe(pair);
-  signal.addEventListener("abort", () => watching.disconnect());
+  new ResizeObserver(draw).observe(pair);  // which goes when the pair does
 }
 
 function middle(entry) {

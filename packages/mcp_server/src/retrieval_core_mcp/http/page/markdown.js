@@ -44,7 +44,8 @@ function parseBlocks(text, lines) {
       continue;
     }
     const [block, next] = fence(text, lines, at, begin) ?? heading(text, lines, at, begin)
-      ?? rule(text, lines, at, begin) ?? table(text, lines, at) ?? list(text, lines, at) ?? quote(text, lines, at, begin) ?? paragraph(text, lines, at);
+      ?? rule(text, lines, at, begin) ?? table(text, lines, at) ?? list(text, lines, at)
+      ?? quote(text, lines, at, begin) ?? paragraph(text, lines, at);
     blocks.push(block);
     at = next;
   }

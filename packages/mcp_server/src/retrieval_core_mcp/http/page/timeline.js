@@ -1,38 +1,66 @@
-import { h, shortNumber } from "./dom.js";
+// The stages of a search in the order in which they began, each with a bar on one scale. Parallel stages lie below each
+// other; failed attempts are hatched; a line stands at the deadline.
+
+import { h, table } from "./dom.js";
+import { STAGES, TEXT, shortNumber } from "./words.js";
 
 const FAR = 2;
+const MOST_DROPPED = 50;
 
-// The stages of a run in the order in which they began, each with a bar from its beginning to its end, on one scale. Those
-// that ran side by side lie below each other; attempts that failed are hatched; a line stands at the deadline.
-export function timeline({ stages, execution, deadline_ms: deadline }, meaning, happened) {
+export function timeline({ stages, execution, deadline_ms: deadline }) {
   const end = ({ started_ms: started, milliseconds }) => (started ?? 0) + milliseconds;
   const whole = Math.max(...stages.map(end), execution.latency_ms, 1e-6);
-  const isNear = deadline !== undefined && deadline <= whole * FAR;
+  const isNear = deadline !== undefined && deadline !== null && deadline <= whole * FAR;
   const scale = isNear ? Math.max(whole, deadline) : whole;
   const percent = (milliseconds) => `${(Math.max(0, Math.min(scale, milliseconds)) / scale) * 100}%`;
-  const counts = ({ count_in: from, count_out: to }) => (to === undefined ? "" : from === undefined ? `${to}` : `${from} → ${to}`);
-  const inOrder = stages.map((stage, place) => ({ stage, place })).sort((one, other) => (one.stage.started_ms ?? 0) - (other.stage.started_ms ?? 0) || one.place - other.place).map(({ stage }) => stage);
-  return [deadline !== undefined && h("p", { class: "small soft" }, limit(deadline, whole, isNear)),
-    h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Timeline" }, h("table", { class: "stages" }, h("caption", { class: "visually-hidden" }, "Stages of the search, in the order in which they began"),
-      h("thead", {}, h("tr", {}, ["stage", `0 to ${shortNumber(scale)} ms`, "time", "passages", "what happened"].map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, inOrder.map((stage) => h("tr", {},
-        h("th", { scope: "row", title: meaning[stage.stage] ?? "" }, stage.stage, stage.round > 1 ? h("span", { class: "soft" }, ` ${stage.round}`) : ""),
-        h("td", {}, track(stage, isNear && deadline, percent)), h("td", { class: "number" }, `${shortNumber(stage.milliseconds)} ms`), h("td", { class: "number" }, counts(stage)),
-        h("td", {}, happened(stage)))))))];
+  const began = ({ started_ms: started }) => started ?? 0;
+  const inOrder = [...stages].sort((one, other) => began(one) - began(other));
+  const row = (stage) => h("tr", {},
+    h("th", { scope: "row", title: STAGES[stage.stage] ?? "" }, stage.stage,
+      stage.round > 1 && h("span", { class: "soft" }, ` ${stage.round}`)),
+    h("td", {}, track(stage, isNear && deadline, percent)),
+    h("td", { class: "number" }, `${shortNumber(stage.milliseconds)} ms`),
+    h("td", { class: "number" }, counts(stage)), h("td", {}, happened(stage)));
+  const titles = TEXT.stageColumns(shortNumber(scale));
+  const isKnown = deadline !== undefined && deadline !== null;
+  return [isKnown && h("p", { class: "small soft" }, TEXT.deadline(shortNumber(deadline), isNear, (whole / deadline) * 100)),
+    table(TEXT.stages, titles, inOrder.map(row), "stages")];
 }
 
-function track(stage, deadline, percent) {
-  const { started_ms: started, milliseconds, failed = [] } = stage;
-  const known = started !== undefined;
-  const kind = stage.stage.split(": ").at(-1);
-  return [h("span", { class: "visually-hidden" }, known ? `from ${shortNumber(started)} to ${shortNumber(started + milliseconds)} ms` : ""),
+function counts({ count_in: from, count_out: to }) {
+  if (to === undefined || to === null) return "";
+  return from === undefined || from === null ? `${to}` : `${from} → ${to}`;
+}
+
+function track({ stage, started_ms: started, milliseconds, error, failed = [] }, deadline, percent) {
+  const isKnown = started !== undefined && started !== null;
+  const place = (from, length) => ({ insetInlineStart: percent(from), inlineSize: percent(length) });
+  const kind = `${stage.split(": ").at(-1)}${error ? " is-failed" : ""}`;
+  return [isKnown && h("span", { class: "visually-hidden" }, TEXT.fromTo(shortNumber(started), shortNumber(started + milliseconds))),
     h("span", { class: "track", "aria-hidden": "true" },
-      known && h("i", { class: `${kind}${stage.error ? " is-failed" : ""}`, style: { insetInlineStart: percent(started), inlineSize: percent(milliseconds) } }),
-      failed.map((each) => h("i", { class: "is-failed", title: each.error, style: { insetInlineStart: percent(each.started_ms), inlineSize: percent(each.milliseconds) } })),
+      isKnown && h("i", { class: kind, style: place(started, milliseconds) }),
+      failed.map((each) => h("i", { class: "is-failed", title: each.error, style: place(each.started_ms, each.milliseconds) })),
       deadline !== false && h("i", { class: "deadline", style: { insetInlineStart: percent(deadline) } }))];
 }
 
-function limit(deadline, whole, isNear) {
-  const told = `The deadline is ${shortNumber(deadline)} ms after the beginning`;
-  return isNear ? `${told}: the line in each row.` : `${told}, far beyond the right edge: ${shortNumber((whole / deadline) * 100)} % of it were used.`;
+function happened(stage) {
+  const told = [];
+  const failed = stage.failed ?? [];
+  if (stage.error) told.push(h("span", { class: "notice" }, stage.error));
+  failed.forEach(({ milliseconds, error }, place) => {
+    const isTold = error === stage.error && place === failed.length - 1;
+    if (!isTold) told.push(TEXT.attemptFailed(place + 1, shortNumber(milliseconds), error));
+  });
+  if (stage.attempts > 1) told.push(TEXT.attempts(stage.attempts));
+  if (stage.decision) told.push(stage.decision);
+  if (stage.dropped?.length) told.push(dropped(stage.dropped));
+  if (!told.length) return h("span", { class: "soft" }, STAGES[stage.stage.split(": ").at(-1)] ?? "");
+  return told.flatMap((each, place) => (place ? [" · ", each] : [each]));
+}
+
+function dropped(all) {
+  const one = (each) => (typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": "));
+  return h("details", {}, h("summary", {}, TEXT.dropped(all.length)),
+    h("ul", {}, all.slice(0, MOST_DROPPED).map((each) => h("li", {}, one(each)))),
+    all.length > MOST_DROPPED && h("p", {}, TEXT.andMore(all.length - MOST_DROPPED)));
 }

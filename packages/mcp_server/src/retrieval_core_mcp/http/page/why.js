@@ -1,70 +1,103 @@
+// Why each result has its rank, why a chunk is missing, and one fold deeper the stages of the search.
+
 import { get } from "./api.js";
-import { fill, h, shortNumber } from "./dom.js";
-import { explained, problems, scores, search, without } from "./passages.js";
-import { change, question, several, sourceIndex } from "./state.js";
+import { bar, h, link } from "./dom.js";
+import { opening, several, sourceIndex } from "./query.js";
+import { nameOf, openChunk, problems, searched } from "./results.js";
+import { change, once } from "./store.js";
+import { unitSpans } from "./text.js";
 import { timeline } from "./timeline.js";
+import { TEXT, duration, shortNumber } from "./words.js";
 
-const MEANING = {
-  __proto__: null,
-  version: "looks which state the index is in", cache: "looks for an answer that is kept", semantic_cache: "looks for the answer to a question that means the same", transform: "rewrites the question",
-  embed: "turns the question into a vector", dense: "searches by meaning", lexical: "searches by words", hybrid: "searches by both", fuse: "puts both orders into one", merge: "puts the orders of all indexes into one", fetch: "reads the passages",
-  rerank: "orders the best anew", threshold: "leaves out what is not near enough", diversify: "leaves out what repeats", expand: "adds what stands around", filter: "leaves out what is off the subject",
-};
+const MOST_WORDS = 12;
+let expected = "";
 
-// The run of a question as a timeline, and what became of a passage that was expected.
-export async function why(panel, state, signal) {
-  fill(panel, h("p", { class: "quiet" }, "Looking…"));
-  try {
-    const found = await explained(state, signal);
-    fill(panel, without(found), summary(found), timeline(found, MEANING, happened), whyNot(state, signal));
-  } catch (problem) {
-    if (problem.name !== "AbortError") fill(panel, problems(problem));
-  }
-}
+export const whyKey = () => expected;
 
-function summary(found) {
-  const told = found.relevance;
+export function why(state, found) {
+  const { relevance, execution } = found;
   return [
-    told && h("p", {}, `How likely the passages are on the question's subject: ${Math.round(told.value * 100)} %. `, h("span", { class: "soft" }, told.explanation ?? "")),
-    h("p", { class: "small soft" }, `${found.execution.latency_ms} ms in all`),
+    relevance && h("p", {}, TEXT.relevance(relevance.value), " ", h("span", { class: "soft" }, relevance.explanation ?? "")),
+    h("ol", { class: "reasons" }, found.results.map((hit) => reasons(state, hit, found))),
+    h("h2", { class: "minor" }, TEXT.whyNot),
+    whyNotForm(state),
+    h("details", { class: "stages-fold" }, h("summary", {}, TEXT.timeline(duration(execution.latency_ms))), timeline(found)),
   ];
 }
 
-function happened(stage) {
-  const told = [];
-  if (stage.error) told.push(h("span", { class: "notice" }, stage.error));
-  for (const [place, { milliseconds, error }] of (stage.failed ?? []).entries()) {
-    if (error !== stage.error || place < stage.failed.length - 1) told.push(`attempt ${place + 1} failed after ${shortNumber(milliseconds)} ms: ${error}`);
+function reasons(state, hit, found) {
+  return h("li", { value: hit.rank },
+    h("p", {}, link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
+      hit.section_path?.length > 0 && h("span", { class: "soft" }, ` · ${hit.section_path.join(" › ")}`)),
+    scores(hit, found),
+    h("p", { class: "small" }, moved(hit)),
+    h("p", { class: "small soft" }, matched(hit)));
+}
+
+// The words of the query in a chunk, each once, the most frequent first.
+export function wordsOf(hit) {
+  const counts = new Map();
+  for (const [start, end] of unitSpans(hit.text ?? "", hit.highlights)) {
+    const word = hit.text.slice(start, end).toLowerCase();
+    counts.set(word, (counts.get(word) ?? 0) + 1);
   }
-  if (stage.attempts > 1) told.push(`asked ${stage.attempts} times`);
-  if (stage.decision) told.push(stage.decision);
-  if (stage.dropped?.length) told.push(h("details", {}, h("summary", {}, `${stage.dropped.length} dropped`), h("ul", {}, stage.dropped.slice(0, 50).map((each) => h("li", {}, typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": ")))), stage.dropped.length > 50 && h("p", {}, `and ${shortNumber(stage.dropped.length - 50)} more`)));
-  return told.length ? told.flatMap((each, place) => (place ? [" · ", each] : [each])) : h("span", { class: "soft" }, MEANING[stage.stage.split(": ").at(-1)] ?? "");
+  return [...counts].sort((one, other) => other[1] - one[1]);
 }
 
-// What to do with what names no passage: it may name a document, whose passages have the question beside them.
-async function instead(name, state, problem) {
-  const { documents } = await get("/v1/documents", { index: sourceIndex(state) || several(state)[0], name, limit: 6 }).catch(() => ({ documents: [] }));
-  if (!documents.length) return problems(problem);
-  return [h("p", {}, "That is no passage. Open its document, and ask beside one of its passages:"),
-    h("ul", {}, documents.map(({ id }) => h("li", {}, h("button", { class: "link", type: "button", onclick: () => change({ doc: id, chunk: "", of: sourceIndex(state) || several(state)[0] || "" }) }, h("bdi", {}, id)))))];
+function matched(hit) {
+  const words = wordsOf(hit).slice(0, MOST_WORDS).map(([word, times]) => (times > 1 ? `${word} ×${times}` : word));
+  return words.length ? TEXT.matched(words.join(", ")) : TEXT.noWords;
 }
 
-export function whyNot(state, signal, given = "") {
-  const field = h("input", { id: "expected", value: given, size: 34, "aria-label": "A passage, or its document", placeholder: "a document, or a passage such as notes.md#0", dir: "auto" });
-  const told = h("div", { role: "status" });
-  const look = async (event) => {
-    event?.preventDefault();
-    if (!field.value.trim()) return;
-    try {
-      const found = await search(question(state, { chunk_id: field.value.trim(), indexes: undefined, index: sourceIndex(state) || several(state)[0] }), signal);
-      fill(told, h("p", {}, found.why), found.expected && scores(found.expected, found));
-    } catch (problem) {
-      if (problem.name !== "AbortError") fill(told, problem.status === 404 ? await instead(field.value.trim(), state, problem) : problems(problem));
-    }
+// What reranking did: the rank by the fused scores against the rank in the results.
+function moved(hit) {
+  const { fused, rerank } = hit.scores;
+  return [fused !== undefined && fused !== null && TEXT.fused(shortNumber(fused)),
+    rerank !== undefined && rerank !== null && TEXT.reranked(shortNumber(rerank), hit.rank)].filter(Boolean).join(" · ");
+}
+
+// The score and rank of a chunk in each search, as a share of the best one, or of 1 if all are below.
+export function scores(hit, found) {
+  const { dense, dense_rank: denseRank, lexical, lexical_rank: lexicalRank, rerank } = hit.scores;
+  const best = (name) => Math.max(...found.results.map(({ scores: each }) => each[name] ?? 0), hit.scores[name] ?? 0, 1);
+  const line = (name, rank, value, share, kind) => {
+    const isMissing = value === undefined || value === null;
+    const told = isMissing ? TEXT.notFound : `${shortNumber(value)}${rank ? ` · ${TEXT.rank(rank)}` : ""}`;
+    return [h("span", {}, name), bar(share, kind), h("span", { class: "number" }, told)];
   };
-  if (given) look();
-  return h("form", { onsubmit: look }, h("h2", { style: { marginBlock: "28px 8px", fontSize: "1rem" } }, "Why not another passage?"),
-    h("p", { class: "small soft" }, "Every passage of an opened document has this question beside it, too.", several(state).length > 1 && ` It is looked for in ${sourceIndex(state) || several(state)[0]} alone.`),
-    h("div", { class: "filter-row" }, field, h("button", {}, "Look")), told);
+  return h("div", { class: "sides" }, line(TEXT.vector, denseRank, dense, dense ?? 0, "dense"),
+    line(TEXT.keyword, lexicalRank, lexical, (lexical ?? 0) / best("lexical"), "lexical"),
+    rerank !== undefined && rerank !== null && line(TEXT.reranker, null, rerank, rerank / best("rerank"), ""));
 }
+
+function whyNotForm(state) {
+  const field = h("input", { id: "expected", value: expected, size: 34, "aria-label": TEXT.expected,
+    placeholder: TEXT.expectedHint, dir: "auto" });
+  const look = (event) => {
+    event.preventDefault();
+    expected = field.value.trim();
+    dispatchEvent(new Event("changed"));
+  };
+  return [h("form", { onsubmit: look, class: "filter-row" }, field, h("button", {}, TEXT.explain)),
+    h("div", { role: "status" }, expected && whyNot(state, expected))];
+}
+
+// Why a chunk is or isn't among the results; a name that is no chunk finds documents by their names.
+export function whyNot(state, chunk) {
+  const index = sourceIndex(state) || several(state)[0];
+  const record = searched(state, { chunk_id: chunk, indexes: undefined, index });
+  if (!record.isOver) return h("p", { class: "quiet" }, TEXT.searching);
+  if (record.value) return [h("p", {}, record.value.why), record.value.expected && scores(record.value.expected, record.value)];
+  return record.problem.kind === "missing" ? named(state, chunk, index, record.problem) : problems(record.problem);
+}
+
+function named(state, name, index, problem) {
+  const record = once("named", [index, name], (signal) => get("/v1/documents", { index, name, limit: 6 }, signal));
+  if (!record.isOver) return h("p", { class: "quiet" }, TEXT.searching);
+  const documents = record.value?.documents ?? [];
+  if (!documents.length) return problems(problem);
+  const open = (id) => change({ ...opening(state, "", index || ""), doc: id });
+  const one = ({ id }) => h("li", {}, link(h("bdi", {}, id), () => open(id)));
+  return [h("p", {}, TEXT.noChunk), h("ul", {}, documents.map(one))];
+}
+

@@ -1,0 +1,84 @@
+// What a search found, asked once for all views, and its cards.
+
+import { post } from "./api.js";
+import { h, link } from "./dom.js";
+import { formOf } from "./markdown.js";
+import { opening, questionOf, rowsOf } from "./query.js";
+import { reading } from "./reading.js";
+import { change, forget, once } from "./store.js";
+import { unitSpans } from "./text.js";
+import { FALLBACKS, TEXT, lineRange, pageRange } from "./words.js";
+
+const LONG = 700;
+
+// Return the record of a search for what a state asks. Throw a problem if it can't be asked.
+export function searched(state, more = {}) {
+  const asked = questionOf(state, { allow_degraded: true, ...more });
+  return once("search", asked, async (signal) => {
+    const found = await post("/v1/explain", asked, signal);
+    return { ...found, results: found.results.map((hit) => ({ ...hit.chunk, ...hit })) };
+  });
+}
+
+export function problems(problem) {
+  if (problem.isCancelled) return [];
+  const told = problem.messages.map((message) => h("p", { class: "notice", role: "alert" }, message));
+  const again = h("p", {}, h("button", { type: "button", onclick: () => forget() }, TEXT.tryAgain));
+  return problem.canRetry ? [...told, again] : told;
+}
+
+// Everything that failed or fell back.
+export function fallbacks(found) {
+  return (found.degraded ?? []).map(({ stage, reason }) =>
+    h("p", { class: "notice" }, h("strong", {}, FALLBACKS[stage] ?? stage), `: ${reason}`));
+}
+
+// A warning about a filter is no failure of the search.
+export const isIncomplete = (found) => (found.degraded ?? []).some(({ stage }) => stage !== "filter");
+
+export function openChunk(state, id, index, at = "") {
+  change({ ...opening(state, id, index), at });
+}
+
+export function nothing(state, found) {
+  const again = h("button", { type: "button", onclick: () => forget() }, TEXT.tryAgain);
+  if (isIncomplete(found)) return h("div", { class: "quiet" }, h("p", {}, TEXT.incomplete), again);
+  const hint = state.filters
+    ? [TEXT.narrow, " ", link(TEXT.withoutFilter, () => change({ filters: "" }))]
+    : [TEXT.isItThere, " ", link(TEXT.lookAtFiles, () => change({ view: "index" }))];
+  return h("div", { class: "quiet" }, h("p", {}, TEXT.nothing), h("p", {}, hint));
+}
+
+// The numbered cards of results; `cited` has the numbers of the answer's sources by the ids of their chunks.
+export function cards(state, found, cited = new Map()) {
+  return h("ol", { class: "hits" }, found.results.map((hit) => card(state, hit, cited)));
+}
+
+export function nameOf(hit) {
+  return hit.title || hit.source || hit.document_id;
+}
+
+function card(state, hit, cited) {
+  const marks = unitSpans(hit.text, hit.highlights).map(([start, end]) => ({ kind: "hit", start, end }));
+  const isLong = hit.text.length > LONG;
+  const body = h("div", { class: `passage${isLong ? " is-short" : ""}`, dir: "auto" },
+    reading(hit.text, { form: formOf(hit.source), marks, level: 3 }));
+  const more = isLong && link(TEXT.showAll, ({ target }) => {
+    body.classList.remove("is-short");
+    target.remove();
+  });
+  const number = cited.get(hit.index ? `${hit.index}:${hit.id}` : hit.id);
+  const place = [hit.index && TEXT.inIndex(hit.index), hit.section_path?.join(" › "),
+    pageRange(hit.page_span, hit.source), !hit.page_span && lineRange(hit.lines)].filter(Boolean).join(" · ");
+  const title = h("button", { id: `hit-${hit.rank}`, onclick: () => openChunk(state, hit.id, hit.index) },
+    h("bdi", {}, nameOf(hit)));
+  const found = (hit.found_by ?? []).map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ");
+  const kept = [...new Set((rowsOf(state.filters) ?? []).map(({ field }) => field))]
+    .filter((field) => Object.hasOwn(hit.metadata ?? {}, field))
+    .map((field) => `${field}: ${[hit.metadata[field]].flat().join(", ")}`).join(" · ");
+  return h("li", { class: "hit", "data-chunk": hit.id, "data-index": hit.index ?? "" },
+    h("h2", {}, title, number !== undefined && h("span", { class: "cited" }, TEXT.cited(number))),
+    h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
+    kept && h("p", { class: "place" }, h("bdi", {}, kept)),
+    body, more, found && h("p", { class: "small soft" }, TEXT.foundFor(found)));
+}

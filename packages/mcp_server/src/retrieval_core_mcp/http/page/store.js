@@ -1,0 +1,125 @@
+// The one store: what is asked is in the address, what came of it is in the session. Views draw both.
+
+import { Problem, authorize } from "./api.js";
+import { searchOf, stateOf } from "./query.js";
+
+const TOKEN = "retrieval-token";
+const TALK = "retrieval-talk-";
+const MOST_KEPT = 30;
+const MOST_TURNS = 20;
+const kept = new Map();
+let isRefused = false;
+let isAwaited = false;
+
+authorize(() => sessionStorage.getItem(TOKEN), () => {
+  isRefused = true;
+  changed();
+});
+addEventListener("popstate", changed);
+
+// `retrieval open` passes its token behind the #, which no server sees; it stays in this tab only.
+export function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given === null) return false;
+  keepToken(given);
+  history.replaceState(history.state, "", location.pathname + location.search);
+  return true;
+}
+
+export function keepToken(token) {
+  sessionStorage.setItem(TOKEN, token);
+  isRefused = false;
+  kept.forEach(({ stopper }) => stopper.abort());
+  kept.clear();
+  changed();
+}
+
+export const wantsToken = () => isRefused;
+export const hasToken = () => Boolean(sessionStorage.getItem(TOKEN));
+
+export function read() {
+  return stateOf(location.search);
+}
+
+export function addressOf(state) {
+  return searchOf(state) || location.pathname;
+}
+
+export function change(values, { replace = false } = {}) {
+  const next = addressOf({ ...read(), ...values });
+  if (next === addressOf(read())) return;
+  history[replace ? "replaceState" : "pushState"](null, "", next);
+  changed();
+}
+
+// Tell the views, once for all changes of one turn.
+export function changed() {
+  if (isAwaited) return;
+  isAwaited = true;
+  queueMicrotask(() => {
+    isAwaited = false;
+    dispatchEvent(new Event("changed"));
+  });
+}
+
+// Return what became of something that is asked once: `{ value, problem, isOver, stop }`. `make` gets a signal and a
+// function that keeps a value so far. A view that goes away doesn't end it.
+export function once(name, asked, make) {
+  const key = JSON.stringify([name, asked]);
+  if (kept.has(key)) return kept.get(key);
+  const stopper = new AbortController();
+  const record = { value: undefined, problem: null, isOver: false, stopper, revision: 0, stop: () => stopper.abort() };
+  const keep = (value) => {
+    record.value = value;
+    record.revision += 1;
+    changed();
+  };
+  kept.set(key, record);
+  for (const [old, { isOver }] of kept) {
+    if (kept.size <= MOST_KEPT) break;
+    if (isOver) kept.delete(old);
+  }
+  (async () => {
+    try {
+      const made = await make(stopper.signal, keep);
+      if (made !== undefined) record.value = made;
+    } catch (error) {
+      record.problem = Problem.of(error);
+    }
+    record.isOver = true;
+    record.revision += 1;
+    changed();
+  })();
+  return record;
+}
+
+// Forget what was asked under some names, so that it is asked again.
+export function forget(...names) {
+  for (const [key, { stopper }] of kept) {
+    if (names.length && !names.includes(JSON.parse(key)[0])) continue;
+    stopper.abort();
+    kept.delete(key);
+  }
+  changed();
+}
+
+// The turns of a conversation, which `talk` in the address names. A reload keeps them, another tab doesn't see them.
+export function turnsOf(talk) {
+  try {
+    return talk ? JSON.parse(sessionStorage.getItem(TALK + talk)) ?? [] : [];
+  } catch {
+    return [];
+  }
+}
+
+// Keep a conversation with one more turn and return its id. Each turn has its own id, so Back shows the one before.
+export function addTurn(talk, question, answer) {
+  const turns = [...turnsOf(talk), { role: "user", content: question }, { role: "assistant", content: answer }];
+  const id = crypto.getRandomValues(new Uint32Array(2)).join("-");
+  try {
+    sessionStorage.setItem(TALK + id, JSON.stringify(turns.slice(-MOST_TURNS)));
+  } catch {
+    return "";  // the tab's storage is full
+  }
+  return id;
+}

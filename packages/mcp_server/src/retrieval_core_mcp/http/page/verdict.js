@@ -1,0 +1,69 @@
+// What is drawn of an answer: its marks in places of its text, what is to be doubted, the line of trust, and a copy.
+
+import { offsets } from "./text.js";
+import { DOUBTS, KINDS, citationOf, count, duration } from "./words.js";
+
+// Return the marks over an answer's text, in units: `doubt` for a sentence, `chip` or `invented` for a `[n]`.
+export function marksOf(answer) {
+  const at = offsets(answer.text);
+  const span = ([start, end]) => ({ start: at(start), end: at(end) });
+  const marks = [];
+  for (const sentence of answer.sentences ?? []) {
+    const doubt = doubtOf(sentence);
+    if (doubt) marks.push({ kind: "doubt", ...span(sentence.span), ...doubt });
+    for (const each of sentence.attributions ?? []) {
+      if (!each.marker) continue;
+      const source = each.citation ?? (answer.sources ?? []).find(({ number }) => number === each.number);
+      const kind = each.problem === "unknown" || !source ? "invented" : "chip";
+      marks.push({ kind, ...span(each.marker), number: each.number, source, problem: each.problem ?? null });
+    }
+  }
+  return marks;
+}
+
+// Return why a sentence is doubted, with the words that decide, or null.
+export function doubtOf(sentence) {
+  const { check } = sentence;
+  const problems = (sentence.attributions ?? []).map(({ problem }) => problem).filter(Boolean);
+  let problem = null;
+  if (check?.verdict === "contradicted" || problems.includes("contradicted")) problem = "contradicted";
+  else if (check?.verdict === "not_found" || sentence.needs_source) problem = "unsupported";
+  else if (problems.length) problem = problems[0];
+  if (!problem) return null;
+  return { problem, reason: check?.reason || DOUBTS[problem] || problem, quote: check?.quote?.text ?? "" };
+}
+
+// Return the line of trust, as far as it is known: relevance, confidence, citations verified, time.
+export function trustOf(answer, { relevance, checked, milliseconds } = {}) {
+  const found = relevance ?? answer?.confidence?.retrieval;
+  return [
+    found !== undefined && found !== null && `Relevance ${found.toFixed(2)}`,
+    answer?.confidence && `confidence ${answer.confidence.value.toFixed(2)}`,
+    checked && `${checked.verified}/${checked.total} citations verified`,
+    milliseconds !== undefined && duration(milliseconds),
+  ].filter(Boolean);
+}
+
+// Return how many sources have all their quotes in the index, from the verdicts on each source's quotes.
+export function countVerified(verdicts) {
+  const sound = (each) => each.length > 0 && each.every((verdict) => verdict === "exact" || verdict === "equivalent");
+  return { verified: verdicts.filter(sound).length, total: verdicts.length };
+}
+
+// Return an answer as text with its sources below it.
+export function copyOf(answer) {
+  const sources = (answer.sources ?? []).map((source) => {
+    const quotes = (source.quotes ?? []).map(({ text }) => `\n    “${text.trim()}”`).join("");
+    return `[${source.number}] ${source.title ? `${source.title}, ` : ""}${citationOf(source)}${quotes}`;
+  });
+  return sources.length ? `${answer.text.trim()}\n\n${sources.join("\n")}\n` : `${answer.text.trim()}\n`;
+}
+
+export function kindOf(answer) {
+  return KINDS[answer.kind] ?? "";
+}
+
+export function summaryOfDoubts(answer) {
+  const doubted = (answer.sentences ?? []).filter(doubtOf).length;
+  return doubted ? `${count(doubted, "sentence")} to check` : "";
+}

@@ -1,0 +1,209 @@
+// Every label and sentence of the page. No other module has English.
+
+export function count(number, one, many = `${one}s`) {
+  return `${number.toLocaleString()} ${number === 1 ? one : many}`;
+}
+
+export const chunks = (number) => count(number, "chunk");
+export const documents = (number) => count(number, "document");
+
+export function shortNumber(value) {
+  if (value === null || value === undefined) return "";
+  if (Number.isInteger(value)) return value.toLocaleString();
+  if (Math.abs(value) < 0.001) return `< ${(0.001).toLocaleString()}`;
+  return value.toLocaleString(undefined, { maximumSignificantDigits: 3 });
+}
+
+export function day(moment) {
+  const date = moment ? new Date(moment) : null;
+  return date && !Number.isNaN(date.valueOf()) ? date.toLocaleDateString(undefined, { dateStyle: "medium" }) : "";
+}
+
+export function duration(milliseconds) {
+  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  return `${(milliseconds / 1000).toLocaleString(undefined, { maximumFractionDigits: 1 })} s`;
+}
+
+export function size(bytes) {
+  const [value, unit] = bytes < 1e3 ? [bytes, "bytes"] : bytes < 1e6 ? [bytes / 1e3, "kB"] : [bytes / 1e6, "MB"];
+  return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 ? 1 : 0 })} ${unit}`;
+}
+
+// What the pages of a document are called, by the suffix of its file.
+export function pageName(source) {
+  return /\.pptx$/i.test(source ?? "") ? "slide" : "page";
+}
+
+export function pageRange(span, source) {
+  const [first, last] = span ?? [];
+  if (first === undefined) return "";
+  return first === last || last === undefined ? `${pageName(source)} ${first}` : `${pageName(source)}s ${first}–${last}`;
+}
+
+export function lineRange(lines) {
+  if (!lines) return "";
+  return lines[0] === lines[1] ? `line ${lines[0]}` : `lines ${lines[0]}–${lines[1]}`;
+}
+
+// The way to cite a chunk: `file:lines`, or a page of its file.
+export function citationOf({ source, document_id: id, page_span: pages, lines }) {
+  const name = source ?? id;
+  if (pages) return `${name}, ${pageRange(pages, name)}`;
+  return lines ? `${name}:${lines[0]}${lines[0] === lines[1] ? "" : `-${lines[1]}`}` : name;
+}
+
+export const MODES = {
+  __proto__: null, "": "as configured", hybrid: "hybrid", dense: "vector", lexical: "keyword",
+};
+
+export const STAGES = {
+  __proto__: null,
+  version: "read the index version", cache: "look in the cache", semantic_cache: "look for a similar cached query",
+  transform: "rewrite the query", embed: "embed the query", dense: "vector search", lexical: "keyword search",
+  hybrid: "hybrid search", fuse: "fuse both rankings", merge: "merge the indexes", fetch: "load the chunks",
+  rerank: "rerank", threshold: "apply the score threshold", diversify: "remove near duplicates",
+  expand: "add neighbouring chunks", filter: "filter by relevance",
+};
+
+export const FALLBACKS = {
+  __proto__: null,
+  filter: "Filter", embed: "Keyword search only", dense: "Without vector search", lexical: "Without keyword search",
+  rerank: "Not reranked", expand: "Without neighbouring chunks", cache: "Without the cache", verify_answer: "Not verified",
+};
+
+export const ROLES = {
+  __proto__: null, primary: "result", parent: "section", neighbor: "neighbour", sibling: "same section",
+};
+
+export const KINDS = {
+  __proto__: null,
+  written: "",
+  extracted: "Sentences of your documents. No language model is configured, or it failed.",
+  abstained: "These documents don't seem to contain the answer.",
+  without_documents: "Written without your documents, because they could not be searched. Check it elsewhere.",
+};
+
+export const DOUBTS = {
+  __proto__: null,
+  unsupported: "No source supports this sentence.",
+  contradicted: "A source contradicts this sentence.",
+  unknown: "This source does not exist.",
+};
+
+export const FAILURES = {
+  __proto__: null,
+  unreachable: "The server can't be reached. It may have stopped: look at the window where it was started.",
+  interrupted: "The connection was lost before the answer was complete.",
+  unreadable: "The server sent something that this page can't read. Reload the page.",
+  cancelled: "Stopped.",
+  filter: "The filter in the address is not valid JSON. Remove it, or write it again.",
+  status: (status) => `The server answered with status ${status}.`,
+};
+
+export const OPERATORS = {
+  __proto__: null,
+  $eq: "is", $ne: "is not", $text: "contains", $contains: "has", $gte: "at least", $lte: "at most",
+};
+
+export const TEXT = {
+  ask: "Ask",
+  files: "Files",
+  copy: "Copy",
+  copied: "Copied",
+  notCopied: "The browser doesn't allow copying",
+  copyAnswer: "Copy with sources",
+  sources: "Sources",
+  results: "Results",
+  searching: "Searching…",
+  writing: "Writing…",
+  stop: "Stop",
+  stopped: "Stopped. The text so far is kept.",
+  brokenOff: "The answer is incomplete.",
+  complete: "The answer is complete.",
+  tryAgain: "Try again",
+  nothing: "No results.",
+  narrow: "The filter may be too narrow.",
+  withoutFilter: "Search without it",
+  isItThere: "Is the document indexed?",
+  lookAtFiles: "See the files",
+  incomplete: "The search was incomplete: the part that was searched has no results.",
+  unlikely: "These documents probably don't answer this. The nearest results are below.",
+  showAll: "Show all",
+  inspect: "Inspect",
+  why: "Why these results",
+  context: "Context",
+  compare: "Compare",
+  askNext: "Ask a follow-up question",
+  newConversation: "New conversation",
+  earlier: (turns) => `After ${count(turns, "earlier question")}`,
+  settings: "Settings",
+  searchBy: "Search",
+  resultCount: "Results",
+  question: "Question",
+  placeholder: "Ask a question, or search for a name or an error text",
+  tokenTitle: "This server needs a token",
+  tokenRefused: "The token of this tab was not accepted.",
+  tokenHint: "Whoever runs the server can give you one. It is kept until you close this tab.",
+  token: "Token",
+  goOn: "Continue",
+  unusable: "Nothing to ask yet",
+  welcome: "Ask something about these documents.",
+  examples: "For example",
+  addFiles: "Add files",
+  readOnly: "This server is read-only. To add files, run retrieval index FOLDER, or start it with --allow-writes.",
+  red: "This index can't be read, or was not made yet. See the server's log, or run: retrieval index FOLDER",
+  empty: "This index is empty. To add files, run: retrieval index FOLDER",
+  embedding: (share) => `indexing: ${share} embedded`,
+  allIndexes: "All indexes",
+  someIndexes: (number) => `${number} indexes`,
+  chosenIndexes: "Indexes to search",
+  answer: "Answer",
+  answerAndResults: "Answer and results",
+  table: "Table",
+  inIndex: (name) => `in ${name}`,
+  cited: (number) => `cited as [${number}]`,
+  foundFor: (texts) => `Also found for ${texts}`,
+  asConfigured: "as configured",
+  budget: "Token budget",
+  apply: "Apply",
+  ofTokens: (most) => ` of ${shortNumber(most)} tokens`,
+  contextText: "Context for the language model",
+  considered: "Chunks that were considered",
+  contextColumns: ["chunk", "role", "tokens", "outcome"],
+  andMore: (number) => `and ${shortNumber(number)} more`,
+  relevance: (value) => (value === null ? "" : `Relevance ${value.toFixed(2)}: how likely the results answer the query.`),
+  whyNot: "Why not this one?",
+  expected: "A document or a chunk",
+  expectedHint: "part of a document's name, or a chunk such as notes.md#0",
+  explain: "Explain",
+  noChunk: "This is no chunk. Open its document, and choose “Why not this one?” beside a chunk:",
+  timeline: (time) => `Timeline: ${time} in total`,
+  matched: (words) => `Matched words: ${words}`,
+  noWords: "No words of the query are in it: vector search found it.",
+  fused: (value) => `Combined score ${value}`,
+  reranked: (value, rank) => `the reranker scored it ${value}, which makes it rank ${rank}`,
+  notFound: "not found",
+  rank: (rank) => `rank ${rank}`,
+  vector: "vector search",
+  keyword: "keyword search",
+  reranker: "reranker",
+  stages: "Stages of the search, in the order in which they began",
+  stageColumns: (scale) => ["stage", `0 to ${scale} ms`, "time", "chunks", "what happened"],
+  deadline: (time, isNear, share) => (isNear
+    ? `The deadline is ${time} ms after the start: the line in each row.`
+    : `The deadline is ${time} ms after the start, far beyond the right edge: ${shortNumber(share)}% of it was used.`),
+  fromTo: (start, end) => `from ${start} to ${end} ms`,
+  attemptFailed: (attempt, time, error) => `attempt ${attempt} failed after ${time} ms: ${error}`,
+  attempts: (number) => `${number} attempts`,
+  dropped: (number) => `${number} dropped`,
+  otherMode: "The other search mode",
+  compareWith: "Compare with",
+  onlyHere: "only here",
+  sameRank: "the same rank on both sides",
+  bothRanks: (here, there) => `rank ${here} here, rank ${there} on the other side`,
+  saveCase: "Save as a test case",
+  caseHint: "Which documents should this query find? None means that it should find nothing. Run it with: retrieval suite run FILE",
+  save: "Save",
+  openSource: (number, title) => `Open source ${number}: ${title}`,
+  whyDoubted: "Why is this underlined?",
+};
