@@ -1,79 +1,149 @@
-import { answer, forgetAnswer, leaveAnswer } from "./answer.js";
-import { get } from "./api.js";
-import { compare } from "./compare.js";
-import { context } from "./context.js";
-import { fill, h } from "./dom.js";
-import { filterRows } from "./filters.js";
-import { unusable } from "./library.js";
-import { forgetLast, passages } from "./passages.js";
-import { again, change } from "./state.js";
-import { why } from "./why.js";
+// The view of a question: the form, the answer, its results below it, and what is to inspect.
 
-const TABS = { __proto__: null, passages: ["Passages", passages], answer: ["Answer", answer], context: ["Context", context], why: ["Why", why], compare: ["Compare", compare] };
-let shown = "";
-let running = new AbortController();
+import { answer, answered, numbersOf } from "./answer.js";
+import { asked as askedIndexes, contents, indexes, notice } from "./corpus.js";
+import { draw, fill, h, link } from "./dom.js";
+import { filters, filtersKey } from "./filters.js";
+import { contextKey, inspect } from "./inspect.js";
+import { cards, fallbacks, nothing, problems, searched } from "./results.js";
+import { change, forget } from "./store.js";
+import { TEXT } from "./words.js";
+import { whyKey } from "./why.js";
 
-export function ask(main, asked, repeat) {
-  const state = asked.tab in TABS ? asked : { ...asked, tab: "passages" };
-  const key = JSON.stringify({ ...state, chunk: "", doc: "", of: "" });
-  if (key === shown && main.querySelector(".question") && !repeat) return;  // only the source beside it has changed
-  if (repeat) {
-    forgetLast();
-    forgetAnswer();
-  } else leaveAnswer(state);
-  shown = key;
-  running.abort();
-  running = new AbortController();
-  const focused = document.activeElement?.id;
-  const panel = h("section", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${state.tab}` });
-  const trouble = h("div", { role: "status" });
-  fill(main, form(state), trouble, state.q ? [tabs(state), panel] : welcome());
-  look(trouble, state);
-  if (focused) document.getElementById(focused)?.focus();
-  if (!state.q) document.getElementById("question").focus();
-  else TABS[state.tab][1](panel, state, running.signal);
+const TABS = [["", TEXT.answerAndResults], ["why", TEXT.why], ["context", TEXT.context], ["compare", TEXT.compare]];
+const LEFT = { chunk: "", doc: "", of: "", at: "" };
+let regions = null;
+
+export function ask(main, state) {
+  if (!regions?.form.isConnected) {
+    const names = ["form", "notice", "tabs", "panel"];
+    regions = Object.fromEntries(names.map((name) => [name, h("div", { class: `region-${name}` })]));
+    regions.panel.id = "panel";
+    regions.panel.setAttribute("role", "tabpanel");
+    regions.notice.setAttribute("role", "status");
+    fill(main, Object.values(regions));
+  }
+  const { q, tab } = state;
+  draw(regions.form, JSON.stringify([q, state.filters, state.index, state.indexes, filtersKey(state)]), () => form(state));
+  draw(regions.notice, JSON.stringify([state.index, state.indexes, indexes().revision]), () => [notice(state)]);
+  draw(regions.tabs, JSON.stringify([Boolean(q), tab]), () => [q && tabs(state)]);
+  regions.panel.setAttribute("aria-labelledby", `tab-${tab || "answer"}`);
+  regions.panel.hidden = !q && !indexes().isOver;
+  panel(state);
 }
 
-// What makes every answer of an index poor is said above them all.
-async function look(place, state) {
-  const { indexes } = await get("/v1/indexes").catch(() => ({ indexes: [] }));
-  fill(place, unusable(indexes.find(({ name }) => name === state.index) ?? (state.index ? undefined : indexes[0])));
+function panel(state) {
+  const given = JSON.stringify({ ...state, ...LEFT });
+  if (!state.q) {
+    draw(regions.panel, JSON.stringify([given, indexes().revision]), () => welcome(state));
+    return;
+  }
+  let drawn;
+  try {
+    drawn = state.tab ? () => inspect(state) : both(state);
+  } catch (problem) {
+    drawn = () => problems(problem);
+  }
+  if (state.tab) {
+    // Whatever it asks is asked once, so drawing it again costs no request.
+    const content = safely(drawn);
+    const key = JSON.stringify([given, contextKey(), whyKey(), revisions(state)]);
+    draw(regions.panel, key, () => content);
+  } else drawn();
+}
+
+function safely(render) {
+  try {
+    return render();
+  } catch (problem) {
+    return problems(problem);
+  }
+}
+
+let steps = 0;
+
+// Inspecting views depend on several records; each change of one comes with one event.
+function revisions() {
+  return steps;
+}
+
+addEventListener("changed", () => { steps += 1; });
+
+// The answer above the results: two regions, so a growing answer leaves the cards alone.
+function both(state) {
+  const record = searched(state);
+  const given = JSON.stringify({ ...state, ...LEFT });
+  const isAnswerable = record.value?.results.length > 0;
+  const told = isAnswerable ? answered(state) : null;
+  return () => {
+    if (!regions.panel.querySelector(":scope > .region-answer")) {
+      draw(regions.panel, "both", () => [h("div", { class: "region-answer" }), h("div", { class: "region-results" })]);
+    }
+    const [top, below] = regions.panel.children;
+    draw(top, JSON.stringify([given, steps, told?.revision]), () => [told && answer(state, told)]);
+    draw(below, JSON.stringify([given, record.revision, told?.isOver]), () => results(state, record, told));
+    for (const card of below.querySelectorAll(".hit")) {
+      const isOpen = card.dataset.chunk === state.chunk && card.dataset.index === state.of;
+      card.classList.toggle("is-open", isOpen);
+    }
+  };
+}
+
+function results(state, record, told) {
+  if (record.problem) return problems(record.problem);
+  if (!record.value) return h("p", { class: "quiet" }, TEXT.searching);
+  const found = record.value;
+  const notes = [found.relevance?.unlikely && h("p", { class: "notice" }, TEXT.unlikely), fallbacks(found)];
+  return [notes, found.results.length ? cards(state, found, numbersOf(told)) : nothing(state, found)];
 }
 
 function form(state) {
-  const field = h("input", { type: "search", id: "question", value: state.q, autocomplete: "off", spellcheck: true, dir: "auto", maxLength: 10_000, placeholder: "Ask in plain words, or look for a name or an error text", "aria-label": "Question" });
-  const mode = h("select", { id: "mode" }, [["", "as configured"], ["hybrid", "meaning and words"], ["dense", "meaning"], ["lexical", "words"]].map(([value, text]) => h("option", { value, selected: value === state.mode }, text)));
-  const top = h("input", { type: "number", id: "top", min: 1, max: 100, value: state.top, placeholder: "5" });
+  const field = h("input", { type: "search", id: "question", value: state.q, autocomplete: "off", spellcheck: true,
+    dir: "auto", maxLength: 10_000, placeholder: TEXT.placeholder, "aria-label": TEXT.question });
   const submit = (event) => {
-    event?.preventDefault();
-    const before = location.search;
-    change({ q: field.value.trim(), mode: mode.value, top: top.value, chunk: "", doc: "", of: "" });
-    if (location.search === before && state.q) again();
+    event.preventDefault();
+    const q = field.value.trim();
+    if (q === state.q && q) forget("search", "answer", "context");
+    else change({ q, tab: "", talk: "", ...LEFT });
   };
-  mode.addEventListener("change", () => state.q && submit());
-  top.addEventListener("change", () => state.q && submit());
   return h("form", { onsubmit: submit, role: "search" },
-    h("div", { class: "question" }, field, h("button", { class: "main" }, "Ask")),
-    h("div", { class: "settings" },
-      h("label", {}, "Search by ", mode), h("label", {}, "Passages ", top)),
-    filterRows(state));
+    h("div", { class: "question" }, field, h("button", { class: "main" }, TEXT.ask)), filters(state));
 }
 
 function tabs(state) {
-  const names = Object.keys(TABS);
   const go = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const next = names[(names.indexOf(state.tab) + step + names.length) % names.length];
+    const at = TABS.findIndex(([name]) => name === state.tab);
+    const [next] = TABS[(at + step + TABS.length) % TABS.length];
     change({ tab: next });
-    document.getElementById(`tab-${next}`)?.focus();
+    setTimeout(() => document.getElementById(`tab-${next || "answer"}`)?.focus());
   };
-  return h("div", { class: "tabs", role: "tablist", "aria-label": "What is shown", onkeydown: go }, names.map((name) =>
-    h("button", { role: "tab", id: `tab-${name}`, type: "button", "aria-selected": String(name === state.tab), "aria-controls": "panel", tabIndex: name === state.tab ? 0 : -1, onclick: () => change({ tab: name }) }, TABS[name][0])));
+  const one = ([name, text]) => h("button", { role: "tab", id: `tab-${name || "answer"}`, type: "button",
+    "aria-selected": String(name === state.tab), "aria-controls": "panel", tabIndex: name === state.tab ? 0 : -1,
+    onclick: () => change({ tab: name }) }, text);
+  return h("div", { class: "tabs", role: "tablist", "aria-label": TEXT.inspect, onkeydown: go }, TABS.map(one));
 }
 
-function welcome() {
-  return h("div", { class: "quiet" },
-    h("p", {}, "Ask what the documents tell. You see the passages, why each of them came, and where it stands in its document."),
-    h("p", { class: "small" }, "The address of this page holds the question and its settings, so it can be sent to somebody."));
+// What can be asked, what is here, and how files are added.
+function welcome(state) {
+  const all = indexes();
+  if (all.problem) return problems(all.problem);
+  if (!all.value) return null;
+  const [name] = askedIndexes(state, all.value.indexes);
+  const about = name && contents(name).value;
+  const example = (text) => h("li", {}, link(h("bdi", {}, text), () => change({ q: text })));
+  const examples = examplesOf(about);
+  return h("div", { class: "quiet welcome" },
+    h("p", {}, about?.description || TEXT.welcome),
+    examples.length > 0 && [h("p", { class: "small" }, TEXT.examples), h("ul", {}, examples.map(example))],
+    h("p", { class: "small" }, all.value.files ? link(TEXT.addFiles, () => change({ view: "index" })) : TEXT.readOnly));
 }
+
+// Up to three examples of what can be asked: titles, sections or sources, the most frequent first.
+export function examplesOf(about) {
+  const fields = about?.fields ?? [];
+  const values = ["section_path", "title"].flatMap((wanted) => fields.find(({ name }) => name === wanted)?.examples ?? []);
+  return [...new Set(values.filter((value) => typeof value === "string" && value.trim().length > 3))].slice(0, 3);
+}
+

@@ -1,98 +1,87 @@
-import { get, hasToken, keepToken, takeToken } from "./api.js";
+// The page: draws the views that the address and the session name, anew whenever one of both has changed.
+
 import { ask } from "./ask.js";
-import { fill, h } from "./dom.js";
+import { corpus, indexes, settings } from "./corpus.js";
+import { draw, fill, h } from "./dom.js";
 import { library } from "./library.js";
 import { closeSource, showSource } from "./source.js";
-import { addressOf, change, read, several } from "./state.js";
+import { addressOf, change, hasToken, keepToken, read, takeToken, wantsToken } from "./store.js";
+import { TEXT } from "./words.js";
 
 const main = document.getElementById("main");
-const which = document.getElementById("which");
-let names = [];
-let isRefused = false;
+const header = document.getElementById("corpus");
+const menu = document.getElementById("settings");
+let isFirst = true;
 
 takeToken();
-addEventListener("hashchange", () => takeToken() && start());
-addEventListener("popstate", () => dispatchEvent(new Event("changed")));
-addEventListener("changed", show);
-addEventListener("unauthorized", askForToken);
+addEventListener("hashchange", takeToken);
+addEventListener("changed", render);
 addEventListener("keydown", (event) => {
-  const typing = event.target.closest?.("input, textarea, select");
-  if (event.key === "Escape" && read().chunk + read().doc) closeSource();
-  if (event.key === "/" && !typing) {
+  const isTyping = event.target.closest?.("input, textarea, select");
+  if (event.key === "Escape") {
+    const open = document.querySelector("details.menu[open]");
+    if (open) {
+      open.open = false;
+      open.firstElementChild.focus();
+    } else if (read().chunk + read().doc) closeSource();
+  }
+  if (event.key === "/" && !isTyping) {
     event.preventDefault();
     document.getElementById("question")?.focus();
   }
+});
+addEventListener("pointerdown", ({ target }) => {
+  for (const open of document.querySelectorAll("details.menu[open]")) if (!open.contains(target)) open.open = false;
 });
 for (const link of document.querySelectorAll("[data-view]")) {
   link.addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey) return;
     event.preventDefault();
-    change({ view: link.dataset.view, chunk: "", doc: "", of: "" });
+    change({ view: link.dataset.view, chunk: "", doc: "", of: "", at: "" });
   });
 }
-which.addEventListener("change", choose);
-start();
+render();
 
-async function start() {
-  try {
-    const { indexes } = await get("/v1/indexes");
-    names = indexes.map(({ name }) => name);
-    which.parentElement.hidden = names.length < 2;
-    isRefused = false;
-    show({ detail: "again" });
-  } catch (problem) {
-    if (problem.status !== 401) fill(main, h("h1", {}, "Nothing to ask"), h("p", { class: "notice", role: "alert" }, problem.message), h("p", {}, h("button", { onclick: start }, "Try again")));
-  }
-}
-
-// Whatever is shown, a token that is missing, wrong or no longer valid is asked for.
-function askForToken() {
-  if (isRefused && main.querySelector("#token")) return;
-  isRefused = true;
-  document.getElementById("source").hidden = true;
-  document.body.classList.remove("with-source");
-  fill(main, tokenForm());
-}
-
-function show(event) {
-  if (isRefused) return;
+function render() {
   const state = read();
-  const again = event?.detail === "again";
+  document.body.classList.toggle("is-refused", wantsToken());
+  if (wantsToken()) {
+    document.getElementById("source").hidden = true;
+    document.body.classList.remove("with-source");
+    if (!main.querySelector("#token")) fill(main, tokenForm());
+    return;
+  }
+  const all = indexes();
   for (const link of document.querySelectorAll("[data-view]")) {
-    const current = link.dataset.view === state.view;
-    if (current) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
     link.href = addressOf({ view: link.dataset.view, index: state.index, indexes: state.indexes });
   }
-  const asked = several(state).length ? several(state) : [state.index || names[0]];
-  const focused = which.contains(document.activeElement) && document.activeElement.value;
-  fill(which, names.map((name) => h("label", {}, h("input", { type: "checkbox", value: name, checked: asked.includes(name) }), " ", h("bdi", {}, name))));
-  if (focused) which.querySelector(`[value="${CSS.escape(focused)}"]`)?.focus();
-  which.previousElementSibling.textContent = asked.length > 1 ? (asked.length === names.length ? "All indexes" : `${asked.length} indexes`) : `Index: ${asked[0]}`;
-  document.title = state.view === "index" ? "The index" : state.q ? `${state.q} – the documents` : "Ask the documents";
-  (state.view === "index" ? library : ask)(main, state, again);
-  showSource(state, again);
+  const told = corpus(state);
+  draw(header, JSON.stringify([state.index, state.indexes, told?.map(({ textContent }) => textContent)]), () => [told]);
+  draw(menu, JSON.stringify([state.index, state.indexes, state.mode, state.top, all.revision]), () => settings(state));
+  document.title = titleOf(state);
+  (state.view === "index" ? library : ask)(main, state);
+  showSource(state);
+  if (isFirst && state.view === "ask" && !state.q) document.getElementById("question").focus();
+  isFirst = false;
 }
 
-// One index, or several that are asked as one; the last one cannot be left out.
-function choose(event) {
-  const alone = (name) => /[\s:]/.test(name);  // whose name cannot stand before an id
-  const { value: last, checked } = event.target;
-  const chosen = [...which.querySelectorAll(":checked")].map(({ value }) => value).filter((name) => (checked && (alone(last) || alone(name)) ? name === last : true));
-  if (!chosen.length) event.target.checked = true;
-  else change({ index: chosen.length > 1 || chosen[0] === names[0] ? "" : chosen[0], indexes: chosen.length > 1 ? chosen.join(" ") : "", chunk: "", doc: "", of: "", filters: "" });
+function titleOf({ view, q }) {
+  if (view === "index") return TEXT.files;
+  return q ? TEXT.titleOf(q) : TEXT.title;
 }
 
 function tokenForm() {
   const field = h("input", { type: "password", autocomplete: "off", required: true, id: "token" });
   const keep = (event) => {
     event.preventDefault();
-    keepToken(field.value.trim());
     fill(main);
-    start();
+    keepToken(field.value.trim());
   };
-  return h("form", { onsubmit: keep }, h("h1", {}, "This service needs a token"),
-    hasToken() && h("p", { class: "notice", role: "alert" }, "The token of this tab was not accepted."),
-    h("p", { class: "quiet" }, "Whoever runs it gives you one. It is kept until you close this tab."),
-    h("p", {}, h("label", { htmlFor: "token" }, "Token "), field, " ", h("button", { class: "main" }, "Go on")));
+  setTimeout(() => field.focus());
+  return h("form", { onsubmit: keep }, h("h1", {}, TEXT.tokenTitle),
+    hasToken() && h("p", { class: "notice", role: "alert" }, TEXT.tokenRefused),
+    h("p", { class: "quiet" }, TEXT.tokenHint),
+    h("p", {}, h("label", { htmlFor: "token" }, TEXT.token, " "), field, " ", h("button", { class: "main" }, TEXT.goOn)));
 }

@@ -1,0 +1,97 @@
+// What is searched: the indexes, their size, state and fields, each asked once; and the header that names it.
+
+import { get, part } from "./api.js";
+import { h, select } from "./dom.js";
+import { mergeFields, several } from "./query.js";
+import { change, forget, once } from "./store.js";
+import { MODES, TEXT, chunks, documents } from "./words.js";
+
+export function indexes() {
+  return once("indexes", [], (signal) => get("/v1/indexes", {}, signal));
+}
+
+// Return the names of the indexes that a state asks.
+export function asked(state, all) {
+  if (several(state).length) return several(state);
+  return [state.index || all[0]?.name].filter(Boolean);
+}
+
+// Return the record of what an index contains: its documents and fields.
+export function contents(name) {
+  return once("contents", [name], (signal) => get(`/v1/indexes/${part(name)}/fields`, {}, signal));
+}
+
+export function forgetContents() {
+  forget("indexes", "contents", "documents", "search", "answer");
+}
+
+// Return the fields of all indexes that a state asks, or null while they are not known.
+export function fieldsOf(state) {
+  const all = indexes();
+  if (!all.value) return { fields: null, problem: all.problem };
+  const records = asked(state, all.value.indexes).map(contents);
+  const problem = records.find((record) => record.problem)?.problem ?? null;
+  if (problem || records.some(({ value }) => !value)) return { fields: null, problem };
+  return { fields: mergeFields(records.flatMap(({ value }) => value.fields)), problem: null };
+}
+
+// Return why an index can answer nothing, in words, or the empty text.
+export function unusable(info) {
+  if (info?.status === "red") return TEXT.red;
+  return info?.points_count === 0 ? TEXT.empty : "";
+}
+
+export function notice(state) {
+  const all = indexes().value?.indexes ?? [];
+  const told = unusable(all.find(({ name }) => name === asked(state, all)[0]));
+  return told && h("p", { class: "notice" }, told);
+}
+
+// The name of what is searched, its documents and chunks, and whether it is being indexed.
+export function corpus(state) {
+  const all = indexes().value?.indexes ?? [];
+  const names = asked(state, all);
+  const infos = all.filter(({ name }) => names.includes(name));
+  if (!infos.length) return null;
+  const sum = (values) => (values.some((value) => value === undefined || value === null) ? null : values.reduce((one, other) => one + other, 0));
+  const found = sum(names.map((name) => contents(name).value?.documents));
+  const total = sum(infos.map(({ points_count: number }) => number));
+  const embedded = sum(infos.map(({ indexed_vectors_count: number, vector_size: width }) => (width ? number : null)));
+  const isIndexing = total > 0 && embedded !== null && embedded < total;
+  const facts = [found !== null && documents(found), total !== null && chunks(total),
+    isIndexing && TEXT.embedding(`${Math.floor((embedded / total) * 100)}%`)].filter(Boolean);
+  return [h("strong", {}, h("bdi", {}, corpusName(names, all))), h("span", { class: "soft" }, ` ${facts.join(" · ")}`)];
+}
+
+export function corpusName(names, all) {
+  if (names.length === 1) return contents(names[0]).value?.name ?? names[0];
+  return names.length === all.length ? TEXT.allIndexes : TEXT.someIndexes(names.length);
+}
+
+// The one menu of settings: which indexes, how they are searched, how many results.
+export function settings(state) {
+  const all = indexes().value?.indexes ?? [];
+  const names = asked(state, all);
+  const mode = select(TEXT.searchBy, Object.entries(MODES), state.mode, (value) => change({ mode: value }), { id: "mode" });
+  const top = h("input", { type: "number", id: "top", min: 1, max: 100, value: state.top, placeholder: "5",
+    "aria-label": TEXT.resultCount, onchange: ({ target }) => target.checkValidity() && change({ top: target.value }) });
+  const box = ({ name }) => h("label", {}, h("input", { type: "checkbox", id: `index-${name}`, value: name,
+    checked: names.includes(name), onchange: (event) => choose(event, state, all) }), " ", h("bdi", {}, name));
+  return [h("label", {}, TEXT.searchBy, " ", mode), h("label", {}, TEXT.resultCount, " ", top),
+    all.length > 1 && h("fieldset", { id: "which" }, h("legend", {}, TEXT.chosenIndexes), all.map(box))];
+}
+
+// One index, or several that are searched as one; the last one can't be left out.
+function choose({ target }, state, all) {
+  const isAlone = (name) => /[\s:]/.test(name);  // whose name can't stand before an id
+  const { value: last, checked } = target;
+  const boxes = [...target.closest("fieldset").querySelectorAll(":checked")].map(({ value }) => value);
+  const chosen = boxes.filter((name) => !(checked && (isAlone(last) || isAlone(name))) || name === last);
+  if (!chosen.length) {
+    target.checked = true;
+    return;
+  }
+  const one = chosen.length === 1 && chosen[0] !== all[0].name ? chosen[0] : "";
+  const reset = { chunk: "", doc: "", of: "", at: "", filters: "", talk: "" };
+  change({ index: one, indexes: chosen.length > 1 ? chosen.join(" ") : "", ...reset });
+}
