@@ -6,13 +6,14 @@ import { draw, fill, h, link } from "./dom.js";
 import { filters, filtersKey } from "./filters.js";
 import { contextKey, inspect } from "./inspect.js";
 import { cards, fallbacks, nothing, problems, searched } from "./results.js";
-import { change, forget } from "./store.js";
+import { change, drop, forget, revisionOf } from "./store.js";
 import { TEXT } from "./words.js";
 import { whyKey } from "./why.js";
 
 const TABS = [["", TEXT.answerAndResults], ["why", TEXT.why], ["context", TEXT.context], ["compare", TEXT.compare]];
 const LEFT = { chunk: "", doc: "", of: "", at: "" };
 let regions = null;
+let latest = null;
 
 export function ask(main, state) {
   if (!regions?.form.isConnected) {
@@ -35,6 +36,7 @@ export function ask(main, state) {
 function panel(state) {
   const given = JSON.stringify({ ...state, ...LEFT });
   if (!state.q) {
+    leave(null);
     draw(regions.panel, JSON.stringify([given, indexes().revision]), () => welcome(state));
     return;
   }
@@ -47,7 +49,8 @@ function panel(state) {
   if (state.tab) {
     // Whatever it asks is asked once, so drawing it again costs no request.
     const content = safely(drawn);
-    const key = JSON.stringify([given, contextKey(), whyKey(), revisions(state)]);
+    const known = revisionOf("search", "context", "named");
+    const key = JSON.stringify([given, contextKey(), whyKey(), known]);
     draw(regions.panel, key, () => content);
   } else drawn();
 }
@@ -60,14 +63,11 @@ function safely(render) {
   }
 }
 
-let steps = 0;
-
-// Inspecting views depend on several records; each change of one comes with one event.
-function revisions() {
-  return steps;
+// End the answer to another question than the one that is shown now.
+function leave(told) {
+  if (latest && latest !== told && !latest.isOver) drop(latest);
+  latest = told;
 }
-
-addEventListener("changed", () => { steps += 1; });
 
 // The answer above the results: two regions, so a growing answer leaves the cards alone.
 function both(state) {
@@ -75,12 +75,13 @@ function both(state) {
   const given = JSON.stringify({ ...state, ...LEFT });
   const isAnswerable = record.value?.results.length > 0;
   const told = isAnswerable ? answered(state) : null;
+  leave(told);
   return () => {
     if (!regions.panel.querySelector(":scope > .region-answer")) {
       draw(regions.panel, "both", () => [h("div", { class: "region-answer" }), h("div", { class: "region-results" })]);
     }
     const [top, below] = regions.panel.children;
-    draw(top, JSON.stringify([given, steps, told?.revision]), () => [told && answer(state, told)]);
+    draw(top, JSON.stringify([given, revisionOf("answer", "quotes")]), () => [told && answer(state, told)]);
     draw(below, JSON.stringify([given, record.revision, told?.isOver]), () => results(state, record, told));
     for (const card of below.querySelectorAll(".hit")) {
       const isOpen = card.dataset.chunk === state.chunk && card.dataset.index === state.of;

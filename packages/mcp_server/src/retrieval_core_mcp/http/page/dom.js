@@ -28,9 +28,14 @@ export function fill(element, ...children) {
 export function draw(region, key, render) {
   if (drawn.get(region) === key) return false;
   drawn.set(region, key);
-  const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
+  const { activeElement: active } = document;
+  const isInside = active?.id && region.contains(active);
   fill(region, render());
-  if (focused) document.getElementById(focused)?.focus();
+  const next = isInside && document.getElementById(active.id);
+  if (next) {
+    if (typeof active.value === "string" && active.value !== active.defaultValue) next.value = active.value;
+    next.focus();
+  }
   return true;
 }
 

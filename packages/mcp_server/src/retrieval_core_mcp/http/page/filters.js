@@ -1,112 +1,89 @@
-import { get, part } from "./api.js";
-import { fill, h, say } from "./dom.js";
-import { change, conditions, filtersOf, several } from "./state.js";
+// Filters by the fields of the indexes, with what fits each type: contains, equals, has, ranges and dates.
 
-const OPERATORS = { __proto__: null, $eq: "is", $ne: "is not", $gte: "at least", $lte: "at most", $contains: "contains" };
-const SHOWN = { ...OPERATORS, __proto__: null, $text: "contains" };
-const known = new Map();
-let open = false;
+import { fieldsOf } from "./corpus.js";
+import { fill, h, link, say, select } from "./dom.js";
+import { filtersOf, operatorsOf, rowsOf, valueOf } from "./query.js";
+import { change, changed, revisionOf } from "./store.js";
+import { OPERATORS, TEXT } from "./words.js";
 
-// Filters by the fields that there are, with their values and ranges.
-export function filterRows(state) {
-  const rows = conditions(state.filters);
-  const body = h("div", {});
-  const details = h("details", { class: "filters", open: open || rows?.length !== 0 }, h("summary", {}, rows?.length ? `Filters (${rows.length})` : "Filters"), body);
+const LEFT = { chunk: "", doc: "", of: "", at: "" };
+let isOpen = false;
+
+export const filtersKey = () => [isOpen, isOpen ? revisionOf("contents", "indexes") : 0];
+
+export function filters(state) {
+  const rows = rowsOf(state.filters);
+  if (rows === null || rows.length) isOpen = true;
+  const details = h("details", { class: "filters", open: isOpen },
+    h("summary", { id: "filters" }, TEXT.filters(rows?.length ?? 0)), isOpen && body(state, rows));
   details.addEventListener("toggle", () => {
-    open = details.open;
-    if (open) show();
+    if (details.open === isOpen) return;
+    isOpen = details.open;
+    changed();
   });
-  if (details.open) show();
   return details;
+}
 
-  async function show() {
-    if (rows === null) {
-      fill(body, h("p", { class: "notice" }, "The filter in the address is not valid JSON. "), h("button", { type: "button", onclick: () => change({ filters: "" }) }, "Leave it out"));
-      return;
-    }
-    let fields;
-    try {
-      fields = await fieldsOfAll(state);
-    } catch (problem) {
-      fill(body, rows.map(line), h("p", { class: "notice" }, `The fields cannot be read: ${problem.message}`));
-      return;
-    }
-    if (!fields.length && !rows.length) {
-      fill(body, h("p", { class: "small soft" }, "The passages of this index have no fields to filter by."));
-      return;
-    }
-    fill(body, rows.map(line), adding(fields));
+function body(state, rows) {
+  if (rows === null) {
+    const leave = h("button", { type: "button", onclick: () => change({ filters: "" }) }, TEXT.removeFilter);
+    return [h("p", { class: "notice" }, TEXT.brokenFilter), leave];
   }
+  const { fields, problem } = fieldsOf(state);
+  const shown = rows.map((row, place) => line(rows, row, place));
+  if (problem) return [shown, h("p", { class: "notice" }, TEXT.noFields(problem.message))];
+  if (!fields) return [shown, h("p", { class: "quiet small" }, TEXT.searching)];
+  if (!fields.length) return [shown, !rows.length && h("p", { class: "small soft" }, TEXT.withoutFields)];
+  return [shown, adding(rows, fields)];
+}
 
-  function line({ field, operator, value }, place) {
-    const rest = rows.filter((_, other) => other !== place);
-    return h("div", { class: "filter-row" }, h("span", {}, `${field} ${SHOWN[operator] ?? operator} `, h("bdi", {}, typeof value === "string" ? value : JSON.stringify(value))),
-      h("button", { type: "button", class: "link", "aria-label": `Leave out the filter on ${field}`, onclick: () => change({ filters: filtersOf(rest) }) }, "leave out"));
-  }
+function line(rows, { field, operator, value }, place) {
+  const rest = rows.filter((_, other) => other !== place);
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return h("div", { class: "filter-row" },
+    h("span", {}, `${field} ${OPERATORS[operator] ?? operator} `, h("bdi", {}, text)),
+    link(TEXT.remove, () => change({ filters: filtersOf(rest), ...LEFT }), { "aria-label": TEXT.removeFilterOn(field) }));
+}
 
-  function adding(fields) {
-    const field = h("select", { "aria-label": "Field" }, fields.map(({ name }) => h("option", {}, name)));
-    const operator = h("select", { "aria-label": "Condition" }, Object.entries(OPERATORS).map(([name, text]) => h("option", { value: name }, text)));
-    const list = h("datalist", { id: "values" });
-    const value = h("input", { "aria-label": "Value", dir: "auto", size: 18 });
-    value.setAttribute("list", "values");
-    const hint = h("span", { class: "small soft" });
-    const choose = () => {
-      const chosen = fields.find(({ name }) => name === field.value);
-      fill(list, (chosen?.examples ?? []).map((each) => h("option", { value: String(each) })));
-      hint.textContent = chosen?.min !== undefined ? `${chosen.min} to ${chosen.max}` : "";
-    };
-    field.addEventListener("change", choose);
-    choose();
-    const add = () => {
-      if (value.value === "") return value.focus();
-      const chosen = fields.find(({ name }) => name === field.value);
-      const within = operator.value === "$contains" && isText(chosen);
-      const row = within ? { operator: "$text", value: value.value } : { operator: operator.value, value: typed(value.value, chosen) };
-      change({ filters: filtersOf([...rows, { field: field.value, ...row }]), chunk: "", doc: "" });
-      say("Filter added");
-    };
+function adding(rows, fields) {
+  const place = h("span", { class: "filter-row" });
+  let chosen = fields[0];
+  let operator;
+  let value;
+  const add = () => {
+    const text = value.value.trim();
+    if (text === "") return value.focus();
+    const row = { field: chosen.name, operator: operator.value, value: valueOf(text, chosen, operator.value) };
+    say(TEXT.filterAdded);
+    return change({ filters: filtersOf([...rows, row]), ...LEFT });
+  };
+  const show = () => {
+    operator = select(TEXT.condition, operatorsOf(chosen).map((name) => [name, OPERATORS[name]]), "", () => {});
+    value = input(chosen);
     value.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") {
-        event.preventDefault();
-        add();
-      }
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      add();
     });
-    return h("div", { class: "filter-row" }, field, operator, value, list, h("button", { type: "button", onclick: add }, "Add"), hint);
+    const list = h("datalist", { id: "values" }, (chosen.examples ?? []).map((each) => h("option", { value: String(each) })));
+    if (value.tagName === "INPUT" && value.type === "text") value.setAttribute("list", "values");
+    const range = chosen.min !== undefined && chosen.min !== null && TEXT.range(chosen.min, chosen.max);
+    fill(place, operator, value, list, range && h("span", { class: "small soft" }, range));
+  };
+  const field = select(TEXT.field, fields.map(({ name }) => [name, name]), chosen.name, (name) => {
+    chosen = fields.find((each) => each.name === name);
+    show();
+  });
+  show();
+  return h("div", { class: "filter-row" }, field, place, h("button", { type: "button", onclick: add }, TEXT.add));
+}
+
+function input({ types = [], min, max }) {
+  const name = { "aria-label": TEXT.value };
+  if (types.length && types.every((type) => type === "boolean")) {
+    return h("select", name, ["true", "false"].map((each) => h("option", {}, each)));
   }
-}
-
-// The fields of all indexes that are asked; each once, with what it has in any of them.
-async function fieldsOfAll(state) {
-  const merged = new Map();
-  for (const field of (await Promise.all((state.indexes ? several(state) : [state.index]).map(fieldsOf))).flat()) {
-    const known = merged.get(field.name);
-    const ends = [known?.min, known?.max, field.min, field.max].filter((each) => each !== undefined).sort((one, other) => (one < other ? -1 : 1));
-    merged.set(field.name, known ? { ...known, types: [...new Set([...(known.types ?? []), ...(field.types ?? [])])], examples: [...new Set([...(known.examples ?? []), ...(field.examples ?? [])])], min: ends[0], max: ends.at(-1) } : field);
-  }
-  return [...merged.values()];
-}
-
-export async function fieldsOf(index) {
-  if (!known.has(index)) {
-    const name = index || (await get("/v1/indexes")).indexes[0].name;
-    known.set(index, (await get(`/v1/indexes/${part(name)}/fields`)).fields);
-  }
-  return known.get(index);
-}
-
-export function forgetFields(index) {
-  known.delete(index);
-}
-
-// Whether a field has texts, which contain words, and not only lists, which contain items.
-function isText(field) {
-  return (field?.types ?? []).includes("text");
-}
-
-function typed(text, field) {
-  const kinds = field?.types ?? [];
-  if (kinds.some((kind) => kind.includes("boolean")) && ["true", "false"].includes(text)) return text === "true";
-  if (kinds.some((kind) => kind.includes("number")) && text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
-  return text;
+  if (typeof min === "number") return h("input", { ...name, type: "number", step: "any", placeholder: TEXT.range(min, max) });
+  if (/^\d{4}-\d\d-\d\d$/.test(min ?? "")) return h("input", { ...name, type: "date", min, max });
+  return h("input", { ...name, type: "text", dir: "auto", size: 18 });
 }

@@ -1,112 +1,123 @@
-import { get, remove } from "./api.js";
-import { day, fill, h, say, shortNumber } from "./dom.js";
-import { fieldsOf, forgetFields } from "./filters.js";
-import { problems } from "./passages.js";
-import { change, read, several } from "./state.js";
-import { uploads } from "./uploads.js";
+// The files: what the index contains, its fields, and with --allow-writes new files and the removal of documents.
 
-// What the index holds: documents, fields, what is still to come, and with --allow-writes new files.
-export async function library(main, asked, repeat) {
-  const state = { ...asked, index: asked.of || asked.index || several(asked)[0] || "" };
-  if (main.querySelector("#library")?.dataset.index === state.index && !repeat) return;  // only the document beside it has changed
-  const facts = h("div", {});
-  const adding = h("div", {});
-  const fields = h("div", {});
-  const documents = h("div", {});
-  const which = several(asked).length > 1 && h("select", { "aria-label": "Index", onchange: (event) => change({ of: event.target.value, chunk: "", doc: "" }) }, several(asked).map((name) => h("option", { selected: name === state.index }, name)));
-  fill(main, h("h1", { style: { fontSize: "1.3rem" }, id: "library", "data-index": state.index }, "The index ", which), facts, adding, fields, documents);
-  try {
-    const { indexes, writable, files } = await get("/v1/indexes");
-    const info = indexes.find(({ name }) => name === state.index) ?? indexes[0];
-    fill(facts, about(info));
-    if (files) fill(adding, uploads(info.name, files, again));
-    await Promise.all([showFields(fields, state), showDocuments(documents, state, writable)]);
-  } catch (problem) {
-    fill(facts, problems(problem));
+import { Problem, get, remove } from "./api.js";
+import { asked, contents, forgetContents, indexes, unusable } from "./corpus.js";
+import { draw, fill, h, link, say, select, table } from "./dom.js";
+import { several } from "./query.js";
+import { problems } from "./results.js";
+import { change, once, revisionOf } from "./store.js";
+import { uploaded, uploads, uploadsKey } from "./uploads.js";
+import { TEXT, shortNumber } from "./words.js";
+
+const PAGE = 100;
+let regions = null;
+let wanted = "";
+let cursors = [""];
+let shown = "";
+
+export function library(main, state) {
+  const all = indexes();
+  const name = state.of || asked(state, all.value?.indexes ?? [])[0] || "";
+  if (!regions?.facts.isConnected) {
+    const names = ["head", "facts", "adding", "added", "fields", "search", "documents"];
+    regions = Object.fromEntries(names.map((each) => [each, h("div", { class: `region-${each}` })]));
+    fill(main, Object.values(regions));
+    regions.head.id = "library";
   }
-
-  // After something was added: what happened to each file stays to be read.
-  async function again() {
-    const { indexes } = await get("/v1/indexes");
-    fill(facts, about(indexes.find(({ name }) => name === state.index) ?? indexes[0]));
-    forgetFields(state.index);
-    await Promise.all([showFields(fields, state), showDocuments(documents, state, true)]);
-  }
+  if (shown !== name) [shown, wanted, cursors] = [name, "", [""]];
+  regions.head.dataset.index = name;
+  draw(regions.head, JSON.stringify([name, state.indexes]), () => head(state, name));
+  draw(regions.facts, JSON.stringify([name, all.revision]), () => facts(all, name));
+  if (!all.value || !name) return;
+  const { files, writable } = all.value;
+  draw(regions.adding, JSON.stringify([name, files]), () => [
+    files ? uploads(name, files) : h("p", { class: "small soft" }, TEXT.readOnly)]);
+  draw(regions.added, JSON.stringify([name, uploadsKey()]), () => uploaded(name));
+  draw(regions.fields, JSON.stringify([name, revisionOf("contents")]), () => fields(name));
+  draw(regions.search, JSON.stringify([name, wanted]), () => search());
+  const records = cursors.map((cursor) => listed(name, cursor));
+  draw(regions.documents, JSON.stringify([name, wanted, cursors, revisionOf("documents"), writable]),
+    () => documents(state, name, records, writable));
 }
 
-export function unusable(info) {
-  if (info?.status === "red") return h("p", { class: "notice" }, "This index cannot be read, or was not made yet. The log of the service says which; retrieval index FOLDER makes one.");
-  return info?.points_count === 0 && h("p", { class: "notice" }, "This index is empty, so that nothing can be found. Fill it with: retrieval index FOLDER");
+function head(state, name) {
+  const choices = several(state).map((each) => [each, each]);
+  const which = choices.length > 1
+    ? select(TEXT.index, choices, name, (value) => change({ of: value, chunk: "", doc: "" })) : h("bdi", {}, name);
+  return h("h1", {}, TEXT.files, " · ", which);
 }
 
-function about(info) {
-  const waiting = info.points_count - info.indexed_vectors_count;
-  return [h("dl", { class: "facts" }, [["Name", info.name], ["Passages", shortNumber(info.points_count)], ["Vectors", `${shortNumber(info.indexed_vectors_count)}, of ${info.vector_size} numbers each`]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
-    unusable(info),
-    waiting > 0 && h("p", { class: "notice" }, `${shortNumber(waiting)} passages have no vector yet: they are found by their words, and by meaning once indexing has ended.`)];
+function facts(all, name) {
+  if (all.problem) return problems(all.problem);
+  const info = all.value?.indexes.find((each) => each.name === name);
+  if (!info) return [];
+  const { points_count: total, indexed_vectors_count: embedded, vector_size: width } = info;
+  const rows = [[TEXT.chunks, shortNumber(total)], [TEXT.vectors, width ? TEXT.vectorsOf(embedded, width) : TEXT.noVectors]];
+  const told = unusable(info);
+  return [h("dl", { class: "facts" }, rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)])),
+    told && h("p", { class: "notice" }, told),
+    width > 0 && total > embedded && h("p", { class: "notice" }, TEXT.notEmbedded(total - embedded))];
 }
 
-async function showFields(place, state) {
-  let fields;
-  try {
-    fields = await fieldsOf(state.index);
-  } catch (problem) {
-    fill(place, problems(problem));
-    return;
-  }
-  if (!fields.length) return;
-  fill(place, h("h2", { style: { fontSize: "1rem", marginBlock: "24px 6px" } }, "Fields to filter by"), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["field", "kind", "passages", "values"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, fields.map((field) => h("tr", {}, h("th", { scope: "row" }, field.name), h("td", {}, (field.types ?? []).join(", ")), h("td", { class: "number" }, shortNumber(field.count)), h("td", {}, h("bdi", {}, field.min !== undefined ? `${field.min} to ${field.max}` : (field.examples ?? []).slice(0, 5).join(", ")))))))));
+function fields(name) {
+  const record = contents(name);
+  if (record.problem) return problems(record.problem);
+  if (!record.value?.fields.length) return [];
+  const values = ({ min, max, examples }) => (min !== undefined && min !== null
+    ? TEXT.range(min, max) : (examples ?? []).slice(0, 5).join(", "));
+  const row = (field) => h("tr", {}, h("th", { scope: "row" }, field.name), h("td", {}, (field.types ?? []).join(", ")),
+    h("td", { class: "number" }, shortNumber(field.count)), h("td", {}, h("bdi", {}, values(field))));
+  return h("details", {}, h("summary", {}, TEXT.fields(record.value.fields.length)),
+    table(TEXT.fieldsToFilter, TEXT.fieldColumns, record.value.fields.map(row)));
 }
 
-async function showDocuments(place, state, writable) {
-  const rows = h("tbody", {});
-  const more = h("p", {});
-  const count = h("span", { class: "soft number" });
-  let total;
-  const name = h("input", { type: "search", "aria-label": "Part of a document's name", placeholder: "part of a document's name", dir: "auto" });
+function search() {
+  const name = h("input", { type: "search", id: "document", value: wanted, "aria-label": TEXT.partOfName,
+    placeholder: TEXT.partOfName, dir: "auto" });
   const find = (event) => {
     event.preventDefault();
-    load("");
+    [wanted, cursors] = [name.value.trim(), [""]];
+    dispatchEvent(new Event("changed"));
   };
-  fill(place, h("h2", { style: { fontSize: "1rem", marginBlock: "24px 6px" } }, "Documents ", count), h("form", { class: "filter-row", role: "search", onsubmit: find }, name, h("button", {}, "Find")),
-    h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["document", "passages", ""].map((title) => h("th", { scope: "col" }, title)))), rows)), more,
-    h("p", { class: "small soft" }, "A file that is not here could not be read, or has been left out: retrieval index FOLDER says which, and why."));
-  await load("");
+  return h("form", { class: "filter-row", role: "search", onsubmit: find }, name, h("button", {}, TEXT.find));
+}
 
-  async function load(cursor) {
-    const wanted = name.value.trim();
-    let found;
+function listed(index, cursor) {
+  const query = { index, limit: PAGE, cursor, name: wanted };
+  return once("documents", query, (signal) => get("/v1/documents", query, signal));
+}
+
+function documents(state, index, records, writable) {
+  const known = records.filter(({ value }) => value).map(({ value }) => value);
+  const failed = records.find(({ problem }) => problem);
+  const all = known.flatMap((each) => each.documents);
+  const next = known.length === records.length && known.at(-1)?.next_cursor;
+  const more = () => {
+    cursors = [...cursors, next];
+    dispatchEvent(new Event("changed"));
+  };
+  const none = known.length > 0 && !all.length && h("p", { class: "quiet" }, wanted ? TEXT.noSuchName : TEXT.noDocuments);
+  return [h("h2", { class: "minor" }, TEXT.documents, " ", h("span", { class: "soft number" }, shortNumber(known[0]?.total))),
+    all.length > 0 && table(TEXT.documents, TEXT.documentColumns, all.map((each) => row(state, index, each, writable))),
+    none, failed && problems(failed.problem), next && h("p", {}, h("button", { id: "more", onclick: more }, TEXT.more)),
+    h("p", { class: "small soft" }, TEXT.skippedFiles)];
+}
+
+function row(state, index, each, writable) {
+  const open = () => change({ doc: each.id, chunk: "", at: "", of: state.indexes ? index : "" });
+  const place = h("td", {}, writable && link(TEXT.remove, forgetIt, { class: "link small" }));
+  return h("tr", {}, h("td", {}, link(h("bdi", {}, each.title || each.id), open),
+    each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id))),
+    h("td", { class: "number" }, shortNumber(each.chunks)), place);
+
+  async function forgetIt() {
+    if (!confirm(TEXT.removeDocument(each.id))) return;
     try {
-      found = await get("/v1/documents", { index: state.index, limit: 100, cursor, name: wanted });
-    } catch (problem) {
-      fill(more, problems(problem), h("button", { onclick: () => load(cursor) }, "Try again"));
-      return;
-    }
-    if (wanted !== name.value.trim()) return;  // another name was asked for meanwhile
-    if (!cursor) fill(rows);
-    rows.append(...found.documents.map((each) => row(each)));
-    total = found.total;
-    count.textContent = shortNumber(total);
-    if (!rows.children.length) fill(more, h("span", { class: "quiet" }, wanted ? "No document has that in its name." : "There are no documents."));
-    else fill(more, found.next_cursor && h("button", { onclick: () => load(found.next_cursor) }, "More"));
-  }
-
-  function row(each) {
-    const line = h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => change({ doc: each.id, chunk: "", of: read().indexes ? state.index : "" }) }, h("bdi", {}, each.title || each.id)), each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id))),
-      h("td", { class: "number" }, shortNumber(each.chunks)), h("td", {}, writable && h("button", { class: "link small", onclick: () => forget() }, "Remove")));
-    return line;
-
-    async function forget() {
-      if (!confirm(`Remove ${each.id} from the index? Its file stays.`)) return;
-      try {
-        await remove("/v1/documents", { index: state.index, id: each.id });
-        line.remove();
-        if (total) count.textContent = shortNumber(total -= 1);
-        say("Removed");
-      } catch (problem) {
-        line.lastChild.replaceChildren(...problems(problem));
-      }
+      await remove("/v1/documents", { index, id: each.id });
+      say(TEXT.removed);
+      forgetContents();
+    } catch (error) {
+      fill(place, problems(Problem.of(error)));
     }
   }
 }

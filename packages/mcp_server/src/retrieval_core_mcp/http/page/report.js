@@ -1,37 +1,49 @@
+// The result of the last run of a test suite, loaded when somebody opens it.
+
 import { get } from "./api.js";
-import { day, fill, h, shortNumber } from "./dom.js";
-import { problems } from "./passages.js";
-import { change } from "./state.js";
+import { h, link, table } from "./dom.js";
+import { problems } from "./results.js";
+import { change, once } from "./store.js";
+import { TEXT, day, shortNumber } from "./words.js";
 
 const AT_A_TIME = 50;
 
-// What became of the last run of a test suite; asked for when somebody opens it.
 export function lastReport() {
   const body = h("div", { role: "status" });
-  const details = h("details", { class: "report" }, h("summary", {}, "The last suite's report"), body);
-  details.addEventListener("toggle", async () => {
-    if (!details.open || body.children.length) return;
-    try {
-      fill(body, shown(await get("/v1/suite-report")));
-    } catch (problem) {
-      fill(body, problems(problem));
-    }
+  const details = h("details", { class: "report" }, h("summary", {}, TEXT.lastReport), body);
+  details.addEventListener("toggle", show);
+  addEventListener("changed", function again() {
+    if (!details.isConnected) removeEventListener("changed", again);
+    else show();
   });
   return details;
+
+  function show() {
+    if (!details.open || body.children.length) return;
+    const record = once("report", [], (signal) => get("/v1/suite-report", {}, signal));
+    if (record.problem) body.replaceChildren(...problems(record.problem));
+    if (record.value) body.append(...shown(record.value).flat(2).filter(Boolean));
+  }
 }
 
 function shown(report) {
-  const table = (names, rows) => h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": names[0] }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))), rows));
   const rows = h("tbody", {});
   const more = h("p", {});
   const left = [...report.not_passed];
+  const open = (query) => change({ q: query, tab: "", chunk: "", doc: "", of: "", at: "" });
+  const one = ({ query, problems: told, documents }) => h("tr", {}, h("td", {}, link(h("bdi", {}, query), () => open(query))),
+    h("td", {}, told.map((each) => h("div", { dir: "auto" }, each))),
+    h("td", {}, documents.map((each) => h("div", {}, h("bdi", {}, each)))));
   const next = () => {
-    rows.append(...left.splice(0, AT_A_TIME).map(({ query, problems: told, documents }) => h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => change({ q: query, tab: "passages", chunk: "", doc: "", of: "" }) }, h("bdi", {}, query))), h("td", {}, told.map((each) => h("div", { dir: "auto" }, each))), h("td", {}, documents.map((each) => h("div", {}, h("bdi", {}, each)))))));
-    fill(more, left.length > 0 && h("button", { onclick: next }, "More"));
+    rows.append(...left.splice(0, AT_A_TIME).map(one));
+    more.replaceChildren(...(left.length ? [h("button", { onclick: next }, TEXT.more)] : []));
   };
   next();
-  return [h("p", {}, h("strong", {}, h("bdi", {}, report.suite)), ` of ${day(report.timestamp)}: ${report.passed} of ${report.total} cases passed${report.skipped ? `, ${report.skipped} were left out` : ""}.`),
-    Object.keys(report.means).length > 0 && h("p", { class: "small soft" }, Object.entries(report.means).map(([name, value]) => `${name} ${shortNumber(value)}`).join(" · ")),
-    report.criteria.length > 0 && table(["criterion", "reached", "wanted", "verdict"], h("tbody", {}, report.criteria.map(({ code, text, value, target, verdict }) => h("tr", {}, h("th", { scope: "row" }, `${text} (${code})`), h("td", { class: "number" }, shortNumber(value)), h("td", { class: "number" }, shortNumber(target)), h("td", {}, verdict))))),
-    report.not_passed.length > 0 && [table(["question that did not pass", "why", "found"], rows), more]];
+  const criterion = ({ code, text, value, target, verdict }) => h("tr", {}, h("th", { scope: "row" }, `${text} (${code})`),
+    h("td", { class: "number" }, shortNumber(value)), h("td", { class: "number" }, shortNumber(target)), h("td", {}, verdict));
+  const means = Object.entries(report.means).map(([name, value]) => `${name} ${shortNumber(value)}`).join(" · ");
+  return [h("p", {}, h("strong", {}, h("bdi", {}, report.suite)), TEXT.report(day(report.timestamp), report)),
+    means && h("p", { class: "small soft" }, means),
+    report.criteria.length > 0 && table(TEXT.criteria, TEXT.criteriaColumns, report.criteria.map(criterion)),
+    report.not_passed.length > 0 && [table(TEXT.notPassed, TEXT.notPassedColumns, rows), more]];
 }

@@ -8,6 +8,7 @@ const TALK = "retrieval-talk-";
 const MOST_KEPT = 30;
 const MOST_TURNS = 20;
 const kept = new Map();
+const revisions = new Map();
 let isRefused = false;
 let isAwaited = false;
 
@@ -71,8 +72,12 @@ export function once(name, asked, make) {
   const record = { value: undefined, problem: null, isOver: false, stopper, revision: 0, stop: () => stopper.abort() };
   const keep = (value) => {
     record.value = value;
-    record.revision += 1;
+    count();
     changed();
+  };
+  const count = () => {
+    record.revision += 1;
+    revisions.set(name, (revisions.get(name) ?? 0) + 1);
   };
   kept.set(key, record);
   for (const [old, { isOver }] of kept) {
@@ -87,18 +92,31 @@ export function once(name, asked, make) {
       record.problem = Problem.of(error);
     }
     record.isOver = true;
-    record.revision += 1;
+    count();
     changed();
   })();
   return record;
 }
 
-// Forget what was asked under some names, so that it is asked again.
+// Return a number that grows whenever something changes that was asked under some names.
+export function revisionOf(...names) {
+  return names.reduce((sum, name) => sum + (revisions.get(name) ?? 0), 0);
+}
+
+// End what is under way and forget it.
+export function drop(record) {
+  for (const [key, each] of kept) if (each === record) kept.delete(key);
+  record.stop();
+}
+
+// Forget what was asked under some names, or all, so that it is asked again.
 export function forget(...names) {
   for (const [key, { stopper }] of kept) {
-    if (names.length && !names.includes(JSON.parse(key)[0])) continue;
+    const [name] = JSON.parse(key);
+    if (names.length && !names.includes(name)) continue;
     stopper.abort();
     kept.delete(key);
+    revisions.set(name, (revisions.get(name) ?? 0) + 1);
   }
   changed();
 }
