@@ -1,162 +1,222 @@
-import { get, part, post } from "./api.js";
-import { day, fill, h, offsets, say } from "./dom.js";
-import { hasPictures, pageName, partOf, pdf } from "./parts.js";
-import { pages, problems } from "./passages.js";
-import { change, read, sourceIndex } from "./state.js";
+// The source beside the results: a chunk in its document with the words of the query and the cited words marked.
+
+import { Problem, get, part, post } from "./api.js";
+import { copyButton, draw, fill, h, link } from "./dom.js";
+import { formOf } from "./markdown.js";
+import { hasPictures, partOf, pictures } from "./parts.js";
+import { sourceIndex } from "./query.js";
+import { reading } from "./reading.js";
+import { openChunk, problems, searched } from "./results.js";
+import { change, once, read, revisionOf } from "./store.js";
+import { countPoints, offsets, unitSpans } from "./text.js";
+import { TEXT, citationOf, day, lineRange, pageName, pageRange } from "./words.js";
 import { whyNot } from "./why.js";
 
 const AROUND = 12_000;
+const MOST_FIELDS = 30;
 const panel = document.getElementById("source");
 let shown = "";
 let before = null;
-let running = new AbortController();
-let urls = [];
+let parts = [];
+let isInView = false;
+const wondered = new Set();
 
 export function closeSource() {
-  change({ chunk: "", doc: "", of: read().view === "index" ? read().of : "" });
-  before?.focus();
-  const back = document.querySelector(".hit.is-open button");
-  if (!before?.isConnected) back?.focus();
+  const { view, of } = read();
+  const { chunk } = read();
+  change({ chunk: "", doc: "", at: "", of: view === "index" ? of : "" });
+  const back = before?.isConnected ? before : document.querySelector(`.hit[data-chunk="${CSS.escape(chunk)}"] button`);
+  back?.focus();
 }
 
-// The document of a passage beside the results, with the passage marked; or a document from its beginning.
-export async function showSource(state, again) {
-  const key = state.chunk || state.doc ? JSON.stringify([sourceIndex(state), state.chunk, state.doc]) : "";
-  for (const hit of document.querySelectorAll(".hit")) hit.classList.remove("is-open");
-  document.querySelector(`[data-chunk="${CSS.escape(state.chunk)}"][data-index="${CSS.escape(state.of)}"]`)?.classList.add("is-open");
+export function showSource(state) {
+  const key = state.chunk || state.doc ? JSON.stringify([sourceIndex(state), state.chunk, state.doc, state.at]) : "";
   document.body.classList.toggle("with-source", Boolean(key));
   panel.hidden = !key;
-  if (key === shown && !(again && key)) return;
-  running.abort();
-  running = new AbortController();
-  urls.forEach((url) => URL.revokeObjectURL(url));
-  urls = [];
-  if (!shown) before = document.activeElement;
+  const isNew = key !== shown;
+  if (isNew && key) {
+    if (!shown) before = document.activeElement;
+    [parts, isInView] = [[], false];
+    wondered.clear();
+  }
   shown = key;
   if (!key) return;
-  const { signal } = running;
-  const close = h("button", { onclick: closeSource, "aria-label": "Close the source" }, "Close");
-  const body = h("div", {}, h("p", { class: "quiet" }, "Reading…"));
-  const title = h("h2", {}, "Source");
-  fill(panel, h("header", {}, title, close), body);
-  panel.scrollTop = 0;
-  close.focus();
-  try {
-    const chunk = state.chunk ? await get(`/v1/chunks/${part(state.chunk)}`, { index: sourceIndex(state) }, signal) : null;
-    const name = chunk?.fields.document_id ?? state.doc;
-    fill(title, h("bdi", {}, chunk?.fields.title || name));
-    await show(body, state, chunk, name, signal);
-  } catch (problem) {
-    if (problem.name === "AbortError") return;
-    fill(body, problems(problem), problem.status === 404 && h("p", { class: "quiet" }, "It may have been removed, or have another name since its file was indexed again."));
+  if (!panel.firstElementChild) fill(panel, h("header", {}), h("div", {}));
+  const [head, body] = panel.children;
+  const known = revisionOf("chunk", "document", "page", "search", "named");
+  const { title, content, isComplete } = contentOf(state);
+  draw(head, JSON.stringify([key, title, state.q, known]), () => header(state, title));
+  draw(body, JSON.stringify([key, state.q, known, [...wondered], parts]), content);
+  if (isNew) {
+    panel.scrollTop = 0;
+    document.getElementById("close")?.focus();
+  }
+  if (isComplete && !isInView) {
+    isInView = true;
+    bringIntoView();
   }
 }
 
-async function show(body, state, chunk, name, signal) {
-  const facts = h("dl", { class: "facts" });
-  const page = h("div", {});
-  const text = h("div", {});
-  const fields = chunk?.fields;
-  const told = [["Document", h("bdi", {}, name)], ["Section", fields?.section_path?.join(" › ")], [pageName(fields?.source) === "slide" ? "Slide" : "Page", pages(fields?.page_span).replace(/^pages? /, "")], ["Indexed", day(fields?.timestamp)], ["Passage", fields && `${fields.id}`]];
-  const own = Object.entries(fields?.metadata ?? {}).slice(0, 30).map(([label, value]) => [h("bdi", {}, label), h("bdi", {}, short(value))]);
-  fill(facts, [...told, ...own].filter(([, value]) => value).map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
-  fill(body, facts, chunk && check(chunk, state), page, text);
-  await Promise.all([chunk && hasPictures(fields) && pdf(page, chunk, state, signal, urls), reading(text, state, chunk, name, signal)]);
-  if (!signal.aborted) bringIntoView();
+function header(state, title) {
+  const close = h("button", { id: "close", onclick: closeSource, "aria-label": TEXT.closeSource }, TEXT.close);
+  return [h("h2", {}, h("bdi", {}, title)), h("div", { class: "actions" }, steps(state), close)];
 }
 
-// Whether the passage still says what was read: asked when somebody wants to know, as files may be large.
-function check(chunk, state) {
+// The results before and after the one that is open.
+function steps(state) {
+  const hits = foundBy(state);
+  const at = hits.findIndex(({ id, index }) => id === state.chunk && (index ?? "") === state.of);
+  if (at === -1 || hits.length < 2) return null;
+  const step = (by, name, sign) => {
+    const hit = hits[at + by];
+    const open = () => openChunk(state, hit.id, hit.index);
+    return h("button", { id: name, "aria-label": TEXT[name], disabled: !hit, onclick: open }, sign);
+  };
+  return [step(-1, "previousResult", "↑"), step(1, "nextResult", "↓")];
+}
+
+function foundBy(state) {
+  if (!state.q) return [];
+  try {
+    return searched(state).value?.results ?? [];
+  } catch {
+    return [];  // the filter is broken, which the form says
+  }
+}
+
+function contentOf(state) {
+  const index = sourceIndex(state);
+  const waiting = () => h("p", { class: "quiet" }, TEXT.loading);
+  const chunk = state.chunk
+    ? once("chunk", [index, state.chunk], (signal) => get(`/v1/chunks/${part(state.chunk)}`, { index }, signal)) : null;
+  if (chunk?.problem) return failed(chunk.problem);
+  if (chunk && !chunk.value) return { title: TEXT.sourceTitle, content: waiting };
+  const fields = chunk?.value.fields;
+  const name = fields?.document_id ?? state.doc;
+  const title = fields?.title || name;
+  if (!parts.length) parts = [fields?.span ? Math.max(0, startOf(fields) - AROUND / 2) : 0];
+  const records = parts.map((offset) => once("document", [index, name, offset], (signal) =>
+    get(`/v1/documents/${part(name)}`, { index, offset, limit: AROUND }, signal)));
+  const problem = records.find((record) => record.problem)?.problem;
+  if (problem) return { ...failed(problem), title };
+  const isComplete = records.every(({ value }) => value);
+  const content = () => [facts(name, chunk?.value), chunk && actions(state, chunk.value),
+    fields && hasPictures(fields) && pictures(state, fields),
+    records.map(({ value }) => (value ? piecesOf(state, value, fields) : waiting())), around(name, records)];
+  return { title, content, isComplete };
+}
+
+function failed(problem) {
+  const content = () => [problems(problem), problem.kind === "missing" && h("p", { class: "quiet" }, TEXT.gone)];
+  return { title: TEXT.sourceTitle, content };
+}
+
+const startOf = ({ span }) => (Array.isArray(span) ? span[0] : span.start);
+
+function facts(name, chunk) {
+  const fields = chunk?.fields;
+  const isSlide = pageName(fields?.source) === "slide";
+  const told = [[TEXT.document, h("bdi", {}, name)], [TEXT.section, fields?.section_path?.join(" › ")],
+    [isSlide ? TEXT.slide : TEXT.page, pageRange(fields?.page_span).replace(/^pages? /, "")],
+    [TEXT.lines, lineRange(fields?.lines).replace(/^lines? /, "")], [TEXT.indexedAt, day(fields?.timestamp)],
+    [TEXT.chunk, fields?.id]];
+  const short = (value) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    return text.length > 300 ? `${text.slice(0, 300)}…` : text;
+  };
+  const own = Object.entries(fields?.metadata ?? {}).slice(0, MOST_FIELDS)
+    .map(([label, value]) => [h("bdi", {}, label), h("bdi", {}, short(value))]);
+  const rows = [...told, ...own].filter(([, value]) => value);
+  return h("dl", { class: "facts" }, rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
+}
+
+// Open the original, copy quote, citation and link, and compare the chunk with its document.
+function actions(state, { text, metadata, fields }) {
   const told = h("span", { role: "status" });
-  const look = async () => {
-    told.textContent = "Comparing…";
+  const compare = async () => {
+    told.textContent = TEXT.comparing;
+    const index = sourceIndex(state);
+    const path = `/v1/chunks/${part(fields.id)}/validate${index ? `?index=${part(index)}` : ""}`;
     try {
-      const found = await post(`/v1/chunks/${part(chunk.fields.id)}/validate${sourceIndex(state) ? `?index=${part(sourceIndex(state))}` : ""}`, {});
-      told.textContent = !found.validation_passed ? `Damaged: ${found.mismatch_details}` : found.file_changed ? "The file was changed since it was indexed: this is what it said then." : "Unchanged: it is what the document says.";
-    } catch (problem) {
-      told.textContent = problem.status === 404 ? "Gone: the index does not hold this passage any more." : problem.message;
+      const { validation_passed: isSound, mismatch_details: details, file_changed: isChanged } = await post(path, {});
+      told.textContent = isSound ? (isChanged ? TEXT.fileChanged : TEXT.unchanged) : TEXT.damaged(details);
+    } catch (error) {
+      const problem = Problem.of(error);
+      told.textContent = problem.kind === "missing" ? TEXT.chunkGone : problem.message;
     }
   };
-  return h("p", { class: "actions small" }, h("button", { class: "link", onclick: look }, "Compare with the document"), told,
-    h("button", { class: "link", onclick: (event) => copy(event.target, chunk.fields.citation) }, "Copy the citation"));
+  const isWeb = /^https?:\/\//i.test(metadata?.url ?? "");
+  const isLocal = /^(localhost|127\.|\[::1\])/.test(location.hostname);
+  return h("p", { class: "actions small" },
+    isWeb && h("a", { href: metadata.url, target: "_blank", rel: "noreferrer noopener" }, TEXT.openOriginal),
+    copyButton(TEXT.copyQuote, () => text.trim()), copyButton(TEXT.copyCitation, () => citationOf(fields)),
+    copyButton(TEXT.copyLink, () => location.href, { title: isLocal ? TEXT.localLink : "" }),
+    isLocal && h("span", { class: "soft" }, TEXT.localLink),
+    link(TEXT.compareSource, compare), told);
 }
 
-function short(value) {
-  const text = typeof value === "string" ? value : JSON.stringify(value);
-  return text.length > 300 ? `${text.slice(0, 300)}…` : text;
+function around(name, records) {
+  const last = records.at(-1).value;
+  if (!last) return null;
+  const end = last.offset + countPoints(last.text);
+  const more = () => {
+    parts = [...parts, end];
+    dispatchEvent(new Event("changed"));
+  };
+  return [end < last.length && h("button", { id: "read-on", onclick: more }, TEXT.readOn),
+    records[0].value?.offset > 0 && h("p", {}, link(TEXT.fromStart, () => change({ chunk: "", at: "", doc: name })))];
 }
 
-export async function copy(button, text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    say("Copied");
-    button.textContent = "Copied";
-  } catch {
-    say("The browser does not let this page copy");
-    button.textContent = "Not allowed to copy";
-  }
-}
-
-// The text around the passage, in passages, each of which can be asked about.
-async function reading(place, state, chunk, name, signal) {
-  const from = chunk?.fields.span ? Math.max(0, spanOf(chunk)[0] - AROUND / 2) : 0;
-  const document = await get(`/v1/documents/${part(name)}`, { index: sourceIndex(state), offset: from, limit: AROUND }, signal);
-  fill(place, part_of(document, chunk, state), document.offset + length(document.text) < document.length && more(place, document, chunk, name, state, signal), earlier(document, name, chunk));
-}
-
-// Brings the passage into view: on the picture of its page where there is one, else in the text.
-function bringIntoView() {
-  const place = panel.querySelector(".pdf i") ?? panel.querySelector(".pdf") ?? panel.querySelector(".is-hit");
-  if (place) panel.scrollTop += place.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
-}
-
-function earlier(document, name, chunk) {
-  return document.offset > 0 && h("p", {}, h("button", { class: "link", onclick: () => change({ chunk: "", doc: name }) }, "The document from its beginning"));
-}
-
-function more(place, document, chunk, name, state, signal) {
-  const button = h("button", { onclick: async () => {
-    button.disabled = true;
-    const next = await get(`/v1/documents/${part(name)}`, { index: sourceIndex(state), offset: document.offset + length(document.text), limit: AROUND }, signal);
-    button.replaceWith(part_of(next, chunk, state), next.offset + length(next.text) < next.length ? more(place, next, chunk, name, state, signal) : "");
-  } }, "Read on");
-  return button;
-}
-
-function part_of(document, chunk, state) {
+// A part of a document, chunk by chunk; each chunk can be asked about.
+function piecesOf(state, document, fields) {
   const at = offsets(document.text);
+  const form = formOf(document.source ?? document.id);
+  const hits = new Map(foundBy(state).map((hit) => [hit.id, hit]));
+  const quote = /^(\d+)-(\d+)$/.exec(state.at)?.slice(1).map(Number);
   const pieces = [];
-  let [done, before_it] = [0, ""];
+  let [done, last] = [0, ""];
+  const text = (from, to, isHit, marks = []) => h("div", { class: `passage${isHit ? " is-hit" : ""}`, dir: "auto",
+    "aria-current": isHit ? "true" : undefined }, reading(document.text.slice(from, to), { form, marks, draw: DRAW }));
   for (const each of document.chunks) {
-    const [start, end] = [Math.max(0, each.start - document.offset), Math.max(0, each.end - document.offset)];
-    const [from, to] = [at(start), at(end)];
-    if (to <= done) continue;
-    if (from > done) pieces.push(h("p", { class: "passage soft", dir: "auto" }, document.text.slice(done, from)));
+    const [start, end] = [each.start, each.end].map((point) => at(Math.max(0, point - document.offset)));
+    if (end <= done) continue;
+    if (start > done) pieces.push(text(done, start));
     const begun = partOf(document, each);
-    if (begun && begun !== before_it) pieces.push(h("h3", { class: "part", dir: "auto" }, begun));
-    before_it = begun;
-    pieces.push(piece(document.text.slice(Math.max(done, from), to), each, chunk, state));
-    done = to;
+    if (begun && begun !== last) pieces.push(h("h3", { class: "part", dir: "auto" }, begun));
+    last = begun;
+    const from = Math.max(done, start);
+    const marks = marksIn(document, each, from, hits.get(each.id), quote);
+    pieces.push(text(from, end, each.id === fields?.id, marks), wonder(state, each.id, fields?.id));
+    done = end;
   }
-  if (done < document.text.length) pieces.push(h("p", { class: "passage", dir: "auto" }, document.text.slice(done)));
+  if (done < document.text.length) pieces.push(text(done, document.text.length));
   return h("div", {}, pieces);
 }
 
-function piece(text, each, chunk, state) {
-  const isHit = each.id === chunk?.fields.id;
-  const told = h("div", {});
-  const button = read().q && !isHit && h("button", { class: "link small", "aria-label": `Why not passage ${each.id}?`, onclick: () => {
-    button.remove();
-    fill(told, whyNot(state, running.signal, each.id));
-  } }, "Why not this one?");
-  return h("div", {}, h("p", { class: `passage${isHit ? " is-hit" : ""}`, dir: "auto", "aria-current": isHit ? "true" : undefined }, text.replace(/^\s+|\s+$/g, "")), button, told);
+const DRAW = { quote: (mark, inner) => h("mark", { class: "is-quote" }, inner) };
+
+// The cited words and the words of the query in a chunk, in units from where it is drawn.
+function marksIn(document, each, from, hit, quote) {
+  const spans = [...(hit?.highlights ?? []).map(([start, end]) => ["hit", each.start + start, each.start + end]),
+    ...(quote ? [["quote", ...quote]] : [])];
+  return spans.flatMap(([kind, start, end]) => unitSpans(document.text, [[start - document.offset, end - document.offset]])
+    .map(([one, other]) => ({ kind, start: one - from, end: other - from }))).filter(({ end }) => end > 0);
 }
 
-function spanOf(chunk) {
-  const { span } = chunk.fields;
-  return Array.isArray(span) ? span : [span.start, span.end];
+function wonder(state, id, open) {
+  if (!state.q || id === open) return null;
+  if (wondered.has(id)) return h("div", { role: "status" }, whyNot(state, id));
+  const ask = () => {
+    wondered.add(id);
+    dispatchEvent(new Event("changed"));
+  };
+  return link(TEXT.whyNot, ask, { class: "link small", "aria-label": TEXT.whyNotChunk(id) });
 }
 
-function length(text) {
-  return [...text].length;
+// Bring the cited words into view, or the chunk: on the picture of its page if there is one, else in the text.
+function bringIntoView() {
+  const wanted = [".is-quote", ".pdf i", ".pdf", ".is-hit"];
+  const place = wanted.map((each) => panel.querySelector(each)).find(Boolean);
+  if (!place) return;
+  panel.scrollTop += place.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
 }

@@ -5,7 +5,7 @@ import { searchOf, stateOf } from "./query.js";
 
 const TOKEN = "retrieval-token";
 const TALK = "retrieval-talk-";
-const MOST_KEPT = 30;
+const MOST_KEPT = 60;
 const MOST_TURNS = 20;
 const kept = new Map();
 const revisions = new Map();
@@ -30,9 +30,7 @@ export function takeToken() {
 export function keepToken(token) {
   sessionStorage.setItem(TOKEN, token);
   isRefused = false;
-  kept.forEach(({ stopper }) => stopper.abort());
-  kept.clear();
-  changed();
+  forget();
 }
 
 export const wantsToken = () => isRefused;
@@ -50,6 +48,10 @@ export function change(values, { replace = false } = {}) {
   const next = addressOf({ ...read(), ...values });
   if (next === addressOf(read())) return;
   history[replace ? "replaceState" : "pushState"](null, "", next);
+  for (const [key, record] of kept) {
+    if (kept.size <= MOST_KEPT) break;  // only here, so nothing goes that is drawn now
+    if (record.isOver) discard(key, record);
+  }
   changed();
 }
 
@@ -67,7 +69,12 @@ export function changed() {
 // function that keeps a value so far. A view that goes away doesn't end it.
 export function once(name, asked, make) {
   const key = JSON.stringify([name, asked]);
-  if (kept.has(key)) return kept.get(key);
+  const known = kept.get(key);
+  if (known) {
+    kept.delete(key);
+    kept.set(key, known);  // the last that was used is the last to go
+    return known;
+  }
   const stopper = new AbortController();
   const record = { value: undefined, problem: null, isOver: false, stopper, revision: 0, stop: () => stopper.abort() };
   const keep = (value) => {
@@ -80,10 +87,6 @@ export function once(name, asked, make) {
     revisions.set(name, (revisions.get(name) ?? 0) + 1);
   };
   kept.set(key, record);
-  for (const [old, { isOver }] of kept) {
-    if (kept.size <= MOST_KEPT) break;
-    if (isOver) kept.delete(old);
-  }
   (async () => {
     try {
       const made = await make(stopper.signal, keep);
@@ -98,6 +101,12 @@ export function once(name, asked, make) {
   return record;
 }
 
+function discard(key, record) {
+  kept.delete(key);
+  record.stopper.abort();
+  if (record.value?.picture) URL.revokeObjectURL(record.value.picture);
+}
+
 // Return a number that grows whenever something changes that was asked under some names.
 export function revisionOf(...names) {
   return names.reduce((sum, name) => sum + (revisions.get(name) ?? 0), 0);
@@ -105,17 +114,15 @@ export function revisionOf(...names) {
 
 // End what is under way and forget it.
 export function drop(record) {
-  for (const [key, each] of kept) if (each === record) kept.delete(key);
-  record.stop();
+  for (const [key, each] of kept) if (each === record) discard(key, each);
 }
 
 // Forget what was asked under some names, or all, so that it is asked again.
 export function forget(...names) {
-  for (const [key, { stopper }] of kept) {
+  for (const [key, record] of kept) {
     const [name] = JSON.parse(key);
     if (names.length && !names.includes(name)) continue;
-    stopper.abort();
-    kept.delete(key);
+    discard(key, record);
     revisions.set(name, (revisions.get(name) ?? 0) + 1);
   }
   changed();
