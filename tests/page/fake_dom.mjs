@@ -1,0 +1,99 @@
+// As much of a document as the element helper uses, so that views can be drawn without a browser.
+
+class Node {}
+
+export class FakeElement extends Node {
+  constructor(tag) {
+    super();
+    Object.assign(this, { tagName: tag.toUpperCase(), children: [], attributes: {}, listeners: {}, dataset: {}, style: {} });
+    Object.assign(this, { className: "", id: "", hidden: false, isConnected: true, value: "", type: "" });
+    this.classList = { toggle() {}, add() {}, remove() {} };
+    for (const name of ["href", "title", "rel", "target", "start", "tabIndex", "disabled", "checked", "dir", "open", "onclick"]) {
+      if (name !== "onclick") this[name] = undefined;
+    }
+  }
+
+  append(...children) {
+    for (const child of children) {
+      if (typeof child !== "string" && !(child instanceof Node)) throw new TypeError(`not a node: ${JSON.stringify(child)}`);
+      this.children.push(child);
+    }
+  }
+
+  replaceChildren(...children) {
+    this.children = [];
+    this.append(...children);
+  }
+
+  setAttribute(name, value) {
+    if (name.startsWith("on")) throw new TypeError(name);
+    this.attributes[name] = value;
+  }
+
+  addEventListener(name, act) {
+    this.listeners[name] = act;
+  }
+
+  contains() {
+    return false;
+  }
+
+  querySelector() {
+    return null;
+  }
+
+  querySelectorAll() {
+    return [];
+  }
+
+  get firstElementChild() {
+    return this.children.find((child) => child instanceof FakeElement) ?? null;
+  }
+
+  get lastElementChild() {
+    return this.children.findLast((child) => child instanceof FakeElement) ?? null;
+  }
+
+  get textContent() {
+    return this.children.map((child) => (typeof child === "string" ? child : child.textContent)).join("");
+  }
+
+  set textContent(text) {
+    this.children = [text];
+  }
+
+  // Return all elements of some tag or class inside this one.
+  all(tag) {
+    const inner = this.children.filter((child) => child instanceof FakeElement);
+    const isWanted = (each) => each.tagName === tag.toUpperCase() || each.className.split(" ").includes(tag);
+    return inner.flatMap((each) => [...(isWanted(each) ? [each] : []), ...each.all(tag)]);
+  }
+}
+
+// Put the fakes where browsers have the real ones. `answer(path, body)` gives what the service sends.
+export function install(answer) {
+  const ids = new Map();
+  const byId = (id) => ids.get(id) ?? ids.set(id, new FakeElement("div")).get(id);
+  const values = new Map();
+  const sessionStorage = { getItem: (name) => values.get(name) ?? null, setItem: (name, value) => values.set(name, value) };
+  const listeners = [];
+  Object.assign(globalThis, {
+    Element: FakeElement,
+    document: { createElement: (tag) => new FakeElement(tag), createElementNS: (_, tag) => new FakeElement(tag),
+      getElementById: byId, querySelector: () => null, querySelectorAll: () => [], body: new FakeElement("body") },
+    sessionStorage,
+    location: { search: "", pathname: "/", hash: "", hostname: "localhost", href: "http://localhost/" },
+    history: {},
+    addEventListener: (name, act) => listeners.push([name, act]),
+    dispatchEvent: (event) => listeners.filter(([name]) => name === event.type).forEach(([, act]) => act(event)),
+    ResizeObserver: class { observe() {} },
+    CSS: { escape: (text) => text },
+    fetch: async (path, { body } = {}) => answer(path, body && JSON.parse(body)),
+  });
+}
+
+export function box(children) {
+  const element = new FakeElement("div");
+  element.append(...[children].flat(5).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));
+  return element;
+}

@@ -1,0 +1,68 @@
+// The address, filters and answers, without a browser.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const PAGE = "../../packages/mcp_server/src/retrieval_core_mcp/http/page";
+const { filtersOf, mergeFields, opening, operatorsOf, questionOf, rowsOf, searchOf, stateOf, valueOf } = await import(`${PAGE}/query.js`);
+const { copyOf, countVerified, doubtOf, marksOf, trustOf } = await import(`${PAGE}/verdict.js`);
+const { citationOf, duration } = await import(`${PAGE}/words.js`);
+
+test("an address gives the state that made it", () => {
+  const state = { ...stateOf(""), q: "a & b=c 😀", tab: "why", filters: '{"a":1}', of: "x", at: "1-2" };
+  assert.deepEqual(stateOf(searchOf(state)), state);
+  assert.equal(searchOf(stateOf("")), "");
+  for (const name of ["toString", "__proto__", "passages", "answer", "nonsense"]) {
+    assert.equal(stateOf(`?tab=${name}&view=${name}`).tab, "");
+    assert.equal(stateOf(`?tab=${name}&view=${name}`).view, "ask");
+  }
+});
+
+test("rows of a filter and the filter are the same", () => {
+  const filters = '{"price":{"$gte":1,"$lte":2},"__proto__x":{"$eq":"a"}}';
+  assert.equal(filtersOf(rowsOf(filters)), filters);
+  assert.deepEqual(rowsOf('{"a":"b"}'), [{ field: "a", operator: "$eq", value: "b" }]);
+  for (const broken of ["{broken", "null", "["]) assert.equal(rowsOf(broken), null);
+  assert.throws(() => questionOf({ ...stateOf("?q=a"), filters: "{" }), { kind: "request" });
+});
+
+test("operators and values fit the type of a field", () => {
+  assert.deepEqual(operatorsOf({ types: ["text"] }), ["$text", "$eq", "$ne"]);
+  assert.deepEqual(operatorsOf({ types: ["list of text"] }), ["$contains", "$eq", "$ne"]);
+  assert.deepEqual(operatorsOf({ types: ["number"], min: 0, max: 9 }), ["$gte", "$lte", "$eq", "$ne"]);
+  assert.equal(valueOf("9", { types: ["number"] }), 9);
+  assert.equal(valueOf("9", { types: ["number", "text"] }, "$text"), "9");
+  assert.equal(valueOf("true", { types: ["boolean"] }), true);
+  const merged = mergeFields([{ name: "a", types: ["text"], min: 2, max: 3 }, { name: "a", types: ["number"], min: 1, max: 2 }]);
+  assert.deepEqual(merged, [{ name: "a", types: ["text", "number"], examples: [], min: 1, max: 3 }]);
+});
+
+test("an id of several indexes opens the chunk in its own", () => {
+  const state = { ...stateOf(""), indexes: "manual tickets" };
+  assert.deepEqual(opening(state, "tickets:a.md#0"), { chunk: "a.md#0", of: "tickets", doc: "", at: "" });
+  assert.deepEqual(opening(state, "a:b.md#0", "manual").chunk, "a:b.md#0");
+});
+
+test("marks of an answer stand at its code points, invented ones apart", () => {
+  const text = "😀 far [1]. Air [9].";
+  const source = { number: 1, document_id: "d", chunk_ids: ["d#0"], quotes: [] };
+  const sentences = [{ span: [0, 10], attributions: [{ number: 1, marker: [6, 9], citation: source }] },
+    { span: [11, 19], needs_source: true, attributions: [{ number: 9, marker: [15, 18], problem: "unknown" }] }];
+  const marks = marksOf({ text, sentences, sources: [source] });
+  assert.deepEqual(marks.map(({ kind, start, end }) => [kind, text.slice(start, end)]),
+    [["chip", "[1]"], ["doubt", "Air [9]."], ["invented", "[9]"]]);
+  assert.equal(doubtOf({ check: { verdict: "contradicted", reason: "other figure" } }).reason, "other figure");
+  assert.equal(doubtOf({ attributions: [{ problem: null }] }), null);
+});
+
+test("trust, copies and citations", () => {
+  assert.deepEqual(countVerified([["exact", "equivalent"], ["exact", "not_found"], []]), { verified: 1, total: 3 });
+  assert.deepEqual(trustOf({ confidence: null }, {}), []);
+  assert.equal(trustOf({ confidence: { value: 0.9, retrieval: 0.85 } }, { checked: { verified: 1, total: 1 }, milliseconds: 820 }).join(" · "),
+    "Relevance 0.85 · confidence 0.90 · 1/1 citations verified · 820 ms");
+  assert.equal(citationOf({ document_id: "a.md", lines: [3, 9] }), "a.md:3-9");
+  assert.equal(citationOf({ source: "a.pdf", page_span: [2, 2], lines: [1, 2] }), "a.pdf, page 2");
+  const copy = copyOf({ text: "Far [1].", sources: [{ number: 1, title: "Moon", document_id: "a.md", lines: [1, 1], quotes: [{ text: "far " }] }] });
+  assert.equal(copy, "Far [1].\n\n[1] Moon, a.md:1\n    “far”\n");
+  assert.equal(duration(1500), "1.5 s");
+});

@@ -1,0 +1,110 @@
+// Views, drawn into a fake document from what a service sends.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { box, install } from "./fake_dom.mjs";
+
+const PAGE = "../../packages/mcp_server/src/retrieval_core_mcp/http/page";
+const text = "# Distance\n\nThe moon is **384,400 km** away.";
+const hit = {
+  id: "moon.md#0", rank: 1, score: 0.5, highlights: [[16, 20]], index: null, found_by: [],
+  scores: { dense: 0.8, dense_rank: 1, lexical: 3.2, lexical_rank: 2, fused: 0.03 },
+  chunk: { text, title: "The moon", source: "moon.md", document_id: "moon.md", section_path: ["Distance"], lines: [1, 3] },
+};
+const found = {
+  results: [hit], stages: [{ stage: "dense", milliseconds: 3, attempts: 1, started_ms: 1, dropped: ["a"] }],
+  execution: { latency_ms: 5 }, degraded: [{ stage: "rerank", reason: "down" }], relevance: { value: 0.8, unlikely: false },
+};
+const source = { number: 1, document_id: "moon.md", title: "The moon", chunk_ids: ["moon.md#0"], lines: [1, 3],
+  quotes: [{ text: "384,400 km", span: [26, 36] }] };
+const said = "The moon is 384,400 km away [1]. It has air [7].";
+const done = {
+  text: said, kind: "written", sources: [source], confidence: { value: 0.5, retrieval: 0.8 }, note: null,
+  sentences: [
+    { text: said.slice(0, 32), span: [0, 32], needs_source: false, attributions: [{ number: 1, marker: [28, 31], citation: source }] },
+    { text: said.slice(33), span: [33, 48], needs_source: true, attributions: [{ number: 7, marker: [44, 47], problem: "unknown" }] },
+  ],
+};
+const requests = [];
+
+function answer(path, body) {
+  requests.push(path);
+  const json = (value) => new Response(JSON.stringify(value));
+  if (path === "/v1/explain") return json({ ...found, why: "Its rank is 1.", expected: hit });
+  if (path === "/v1/answer") {
+    const events = [{ type: "retrieval_done", passages: [], relevance: { value: 0.8 } }, { type: "answer_chunk", content: said },
+      { type: "done", answer: done }];
+    return new Response(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(""));
+  }
+  if (path.endsWith("/quote")) return json({ verdict: body.quote === "384,400 km" ? "exact" : "not_found" });
+  if (path === "/v1/context") {
+    return json({ ledger: [{ id: "moon.md#0", role: "primary", tokens: 9, outcome: "kept" }], max_tokens: 60, token_count: 9,
+      context_pack: "The moon", note: "" });
+  }
+  if (path === "/v1/indexes") return json({ indexes: [{ name: "docs", points_count: 3, indexed_vectors_count: 2, vector_size: 4 }] });
+  if (path.startsWith("/v1/indexes/")) return json({ name: "docs", documents: 2, fields: [{ name: "title", types: ["text"], examples: ["The moon"] }] });
+  if (path === "/v1/chunks/gone") return new Response(JSON.stringify({ errors: ["no such chunk"] }), { status: 404 });
+  return new Response("no JSON", { status: 500 });
+}
+
+install(answer);
+const state = { view: "ask", q: "how far", tab: "", mode: "", top: "", index: "", indexes: "", filters: "", doc: "", chunk: "", of: "", at: "", other: "", talk: "" };
+
+// Draw until nothing is asked any more.
+async function settled(render) {
+  let drawn;
+  for (let turn = 0; turn < 8; turn += 1) {
+    drawn = box(render());
+    await new Promise((resolve) => { setTimeout(resolve, 5); });
+  }
+  return drawn;
+}
+
+test("cards of results have their words marked, and what cites them", async () => {
+  const { cards, searched } = await import(`${PAGE}/results.js`);
+  await settled(() => { searched(state); return []; });
+  const drawn = box(cards(state, searched(state).value, new Map([["moon.md#0", 1]])));
+  assert.deepEqual(drawn.all("mark").map((each) => each.textContent), ["moon"]);
+  assert.deepEqual(drawn.all("strong").map((each) => each.textContent), ["384,400 km"]);
+  assert.equal(drawn.all("cited")[0].textContent, "cited as [1]");
+  assert.match(drawn.all("place")[0].textContent, /moon\.md · Distance · lines 1–3/);
+});
+
+test("an answer has chips with quotes, doubts with reasons, and a line of trust", async () => {
+  const view = await import(`${PAGE}/answer.js`);
+  const drawn = await settled(() => view.answer(state, view.answered(state)));
+  assert.deepEqual(drawn.all("chip").map((each) => each.textContent), ["[1]", "[7]", "?"]);
+  assert.match(drawn.all("tip")[0].textContent, /moon\.md:1-3384,400 km/);
+  assert.equal(drawn.all("doubt").map((each) => each.textContent).join("").startsWith("It has air"), true);
+  assert.equal(drawn.all("problem").at(-1).textContent, "No source supports this sentence.");
+  assert.match(drawn.all("confidence")[0].textContent, /^Relevance 0\.80 · confidence 0\.50 · 1\/1 citations verified · /);
+  assert.equal(requests.filter((path) => path === "/v1/answer").length, 1);
+});
+
+test("every view to inspect is drawn from the same search", async () => {
+  const { inspect } = await import(`${PAGE}/inspect.js`);
+  const before = requests.filter((path) => path === "/v1/explain").length;
+  const why = await settled(() => inspect({ ...state, tab: "why" }));
+  assert.match(why.textContent, /rank 2/);
+  assert.match(why.textContent, /Matched words: moon/);
+  assert.equal(requests.filter((path) => path === "/v1/explain").length, before);
+  assert.match((await settled(() => inspect({ ...state, tab: "context" }))).textContent, /9 of 60 tokens/);
+  assert.match((await settled(() => inspect({ ...state, tab: "compare" }))).textContent, /Save as a test case/);
+});
+
+test("the header names what is searched", async () => {
+  const view = await import(`${PAGE}/corpus.js`);
+  assert.match((await settled(() => view.corpus(state))).textContent, /^docs 2 documents · 3 chunks · indexing: 66% embedded$/);
+  assert.match((await settled(() => view.settings(state))).textContent, /Search/);
+});
+
+test("whatever fails is a problem with a kind", async () => {
+  const api = await import(`${PAGE}/api.js`);
+  for (const [path, kind] of [["/v1/chunks/gone", "missing"], ["/v1/nothing", "failed"]]) {
+    await assert.rejects(api.get(path), (problem) => problem instanceof api.Problem && problem.kind === kind);
+  }
+  assert.equal(api.Problem.of(new DOMException("x", "AbortError")).isCancelled, true);
+  assert.throws(() => api.eventOf("data: {broken"), api.Problem);
+  assert.equal(api.eventOf(": comment"), null);
+});
