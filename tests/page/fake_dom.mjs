@@ -34,6 +34,12 @@ export class FakeElement extends Node {
     this.listeners[name] = act;
   }
 
+  focus() {}
+
+  getBoundingClientRect() {
+    return { top: 0, left: 0, right: 0, bottom: 0, height: 0 };
+  }
+
   contains() {
     return false;
   }

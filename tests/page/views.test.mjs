@@ -44,6 +44,15 @@ function answer(path, body) {
   }
   if (path === "/v1/indexes") return json({ indexes: [{ name: "docs", points_count: 3, indexed_vectors_count: 2, vector_size: 4 }] });
   if (path.startsWith("/v1/indexes/")) return json({ name: "docs", documents: 2, fields: [{ name: "title", types: ["text"], examples: ["The moon"] }] });
+  if (path === "/v1/chunks/moon.md%230") {
+    return json({ text, metadata: { url: "https://a.b/moon" }, fields: { id: "moon.md#0", document_id: "moon.md", title: "The moon",
+      span: [0, text.length], lines: [1, 3], metadata: { price: 2 }, section_path: [] } });
+  }
+  if (path.startsWith("/v1/documents/")) {
+    return json({ id: "moon.md", source: "moon.md", text: `${text}\n\nMore.`, offset: 0, length: text.length + 50,
+      chunks: [{ id: "moon.md#0", start: 0, end: text.length, section_path: [] }, { id: "moon.md#1", start: text.length, end: text.length + 7, section_path: [] }] });
+  }
+  if (path.startsWith("/v1/documents")) return json({ documents: [{ id: "moon.md", title: "The moon", chunks: 2 }], total: 1 });
   if (path === "/v1/chunks/gone") return new Response(JSON.stringify({ errors: ["no such chunk"] }), { status: 404 });
   return new Response("no JSON", { status: 500 });
 }
@@ -97,6 +106,44 @@ test("the header names what is searched", async () => {
   const view = await import(`${PAGE}/corpus.js`);
   assert.match((await settled(() => view.corpus(state))).textContent, /^docs 2 documents · 3 chunks · indexing: 66% embedded$/);
   assert.match((await settled(() => view.settings(state))).textContent, /Search/);
+});
+
+test("a source has its chunk, the cited words and the words of the query marked", async () => {
+  const { showSource } = await import(`${PAGE}/source.js`);
+  const panel = document.getElementById("source");
+  const open = { ...state, chunk: "moon.md#0", at: "27-37" };
+  await settled(() => { showSource(open); return []; });
+  assert.match(panel.textContent, /The moon/);
+  assert.deepEqual(panel.all("is-hit").length, 1);
+  assert.deepEqual(panel.all("mark").map((each) => [each.textContent, each.className]), [["moon", ""], ["384,400 km", "is-quote"]]);
+  assert.equal(panel.all("a")[0].href, "https://a.b/moon");
+  assert.match(panel.textContent, /Read on/);
+  await settled(() => { showSource({ ...state, chunk: "gone" }); return []; });
+  assert.match(panel.textContent, /no such chunk.*may have been removed/);
+});
+
+test("the view of a question has a form, filters, the answer and its results", async () => {
+  const { ask } = await import(`${PAGE}/ask.js`);
+  const main = box([]);
+  const asked = { ...state, filters: '{"title":"The moon"}' };
+  await settled(() => { ask(main, asked); return []; });
+  assert.match(main.textContent, /title is The moon/);
+  assert.equal(main.all("answer").length, 1);
+  assert.equal(main.all("hit").length, 1);
+  await settled(() => { ask(main, { ...asked, filters: "{" }); return []; });
+  assert.match(main.textContent, /not valid JSON/);
+  await settled(() => { ask(main, { ...state, q: "" }); return []; });
+  assert.match(main.textContent, /For example.*The moon/);
+});
+
+test("the files are listed with what they contain", async () => {
+  const { library } = await import(`${PAGE}/library.js`);
+  const main = box([]);
+  await settled(() => { library(main, { ...state, view: "index" }); return []; });
+  assert.match(main.textContent, /1 chunk not embedded yet/);
+  assert.match(main.textContent, /1 field to filter by/);
+  assert.match(main.textContent, /This server is read-only/);
+  assert.equal(main.all("tr").length, 4);
 });
 
 test("whatever fails is a problem with a kind", async () => {
