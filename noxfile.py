@@ -256,6 +256,7 @@ def page(session: nox.Session) -> None:
     place = Path(session.virtualenv.location).resolve() / "npm"
     install_node(session, AXE, place)
     axe = {"AXE": str(place / "node_modules/axe-core/axe.min.js")}
+    session.run("node", "--test", "tests/page")
     session.run("pytest", *PARALLEL, "tests/mcp/page", *session.posargs, env=axe)
 
 

@@ -5,17 +5,20 @@ class Node {}
 export class FakeElement extends Node {
   constructor(tag) {
     super();
-    Object.assign(this, { tagName: tag.toUpperCase(), children: [], attributes: {}, listeners: {}, dataset: {}, style: {} });
+    Object.assign(this, { tagName: tag.toUpperCase(), children: [], attributes: {}, listeners: {}, dataset: {},
+      style: {} });
     Object.assign(this, { className: "", id: "", hidden: false, isConnected: true, value: "", type: "" });
     this.classList = { toggle() {}, add() {}, remove() {} };
-    for (const name of ["href", "title", "rel", "target", "start", "tabIndex", "disabled", "checked", "dir", "open", "onclick"]) {
+    for (const name of ["href", "title", "rel", "target", "start", "tabIndex", "disabled", "checked", "dir", "open",
+      "onclick"]) {
       if (name !== "onclick") this[name] = undefined;
     }
   }
 
   append(...children) {
     for (const child of children) {
-      if (typeof child !== "string" && !(child instanceof Node)) throw new TypeError(`not a node: ${JSON.stringify(child)}`);
+      const isChild = typeof child === "string" || child instanceof Node;
+      if (!isChild) throw new TypeError(`not a node: ${JSON.stringify(child)}`);
       this.children.push(child);
     }
   }
@@ -81,7 +84,8 @@ export function install(answer) {
   const ids = new Map();
   const byId = (id) => ids.get(id) ?? ids.set(id, new FakeElement("div")).get(id);
   const values = new Map();
-  const sessionStorage = { getItem: (name) => values.get(name) ?? null, setItem: (name, value) => values.set(name, value) };
+  const sessionStorage = { getItem: (name) => values.get(name) ?? null, setItem: (name, value) => values.set(name,
+    value) };
   const listeners = [];
   Object.assign(globalThis, {
     Element: FakeElement,
@@ -100,6 +104,7 @@ export function install(answer) {
 
 export function box(children) {
   const element = new FakeElement("div");
-  element.append(...[children].flat(5).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));
+  element.append(...[children].flat(5).filter((child) => child !== null && child !== undefined && child !== false
+    && child !== ""));
   return element;
 }

@@ -16,7 +16,8 @@ function shown(text, form) {
 }
 
 function styled(text) {
-  return parse(text).flatMap(runsOf).map(({ start, end, styles, href }) => [text.slice(start, end), styles.join(" "), href]);
+  return parse(text).flatMap(runsOf).map(({ start, end, styles, href }) => [text.slice(start, end), styles.join(" "),
+    href]);
 }
 
 // Numbers that are the same each time.
@@ -29,20 +30,25 @@ function generator(seed) {
 }
 
 test("blocks of a document", () => {
-  const text = "# The moon\n\nIt is *far*\naway.\n\n- one\n- two\n  - deep\n\n1. first\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```sh\nls -l\n```\n> said\n> so\n\n---\nTitle\n=====\n";
-  assert.deepEqual(parse(text).map(({ kind }) => kind), ["heading", "paragraph", "list", "list", "table", "code", "quote", "rule", "heading"]);
-  assert.deepEqual(shown(text), ["The moon", "It is far\naway.", "onetwodeep", "first", "ab12", "ls -l", "said\nso", "", "Title"]);
+  const text = "# The moon\n\nIt is *far*\naway.\n\n- one\n- two\n  - deep\n\n1. first\n\n"
+    + "| a | b |\n|---|---|\n| 1 | 2 |\n\n```sh\nls -l\n```\n> said\n> so\n\n---\nTitle\n=====\n";
+  assert.deepEqual(parse(text).map(({ kind }) => kind), ["heading", "paragraph", "list", "list", "table", "code",
+    "quote", "rule", "heading"]);
+  assert.deepEqual(shown(text), ["The moon", "It is far\naway.", "onetwodeep", "first", "ab12", "ls -l", "said\nso",
+    "", "Title"]);
 });
 
 test("styles and links", () => {
   assert.deepEqual(styled("a **b _c_** `d*` [e](https://x.y/z) ~~f~~"), [
     ["a ", "", null], ["b ", "strong", null], ["c", "strong em", null], [" ", "", null], ["d*", "code", null],
     [" ", "", null], ["e", "", "https://x.y/z"], [" ", "", null], ["f", "strike", null]]);
-  assert.deepEqual(styled("see https://a.b/c."), [["see ", "", null], ["https://a.b/c", "", "https://a.b/c"], [".", "", null]]);
+  assert.deepEqual(styled("see https://a.b/c."), [["see ", "", null], ["https://a.b/c", "", "https://a.b/c"], [".", "",
+    null]]);
 });
 
 test("what only looks like syntax stays", () => {
-  for (const text of ["2 * 3 * 4", "snake_case_name", "a ** b", "`open", "[1] and [2]", "[x](y", "#hashtag", "a|b", "*"]) {
+  for (const text of ["2 * 3 * 4", "snake_case_name", "a ** b",
+    "`open", "[1] and [2]", "[x](y", "#hashtag", "a|b", "*"]) {
     assert.deepEqual(shown(text).join(""), text);
   }
 });
@@ -50,7 +56,8 @@ test("what only looks like syntax stays", () => {
 test("HTML is text, and links lead only to the web or to mail", () => {
   const text = "<img src=x onerror=alert(1)> <script>alert(1)</script>";
   assert.deepEqual(shown(text), [text]);
-  for (const bad of ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "\tjavascript:alert(1)", "data:text/html,x", "vbscript:x", "file:///etc", "//x", "x", "blob:https://a/b", ""]) {
+  for (const bad of ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "\tjavascript:alert(1)", "data:text/html,x",
+    "vbscript:x", "file:///etc", "//x", "x", "blob:https://a/b", ""]) {
     assert.equal(safe(bad), null, bad);
     assert.ok(styled(`[click](${bad})`).every(([, , href]) => !href), bad);
   }
@@ -59,7 +66,8 @@ test("HTML is text, and links lead only to the web or to mail", () => {
 
 test("runs are in order, inside the text, and hold every letter that is no target of a link", () => {
   const random = generator(7);
-  const pieces = ["a", "é", "😀", "**", "*", "_", "__", "~~", "`", "``", "```", "\n", "\n\n", " ", "  ", "# ", "- ", "1. ", "> ", "|", "|--|", "\\", "x y", "<b>", "[", "]", "---", "\r\n", "=", "\t"];
+  const pieces = ["a", "é", "😀", "**", "*", "_", "__", "~~", "`", "``", "```", "\n", "\n\n", " ", "  ", "# ", "- ",
+    "1. ", "> ", "|", "|--|", "\\", "x y", "<b>", "[", "]", "---", "\r\n", "=", "\t"];
   for (let round = 0; round < 4000; round += 1) {
     const text = Array.from({ length: random(30) }, () => pieces[random(pieces.length)]).join("");
     const blocks = parse(text);
@@ -77,7 +85,8 @@ test("runs are in order, inside the text, and hold every letter that is no targe
 });
 
 test("hostile texts take no longer than plain ones of their length", () => {
-  const parts = ["[", "![", "*a ", "_a", "`", "``a", "> ", "- ", "[a](", "|", "\\", "http", "# ", "a\n", "~~", "|\n|-|\n", "a*"];
+  const parts = ["[", "![", "*a ", "_a", "`", "``a", "> ", "- ", "[a](", "|", "\\", "http", "# ", "a\n", "~~", "a*",
+    "|\n|-|\n"];
   for (const part of parts) {
     const began = process.cpuUsage().user;
     parse(part.repeat(100_000 / part.length));
@@ -87,9 +96,11 @@ test("hostile texts take no longer than plain ones of their length", () => {
 
 test("lines that a page broke flow, and others stay", () => {
   const text = "The tide follows the moon\ntwice a day and it never\nstops.\nA second paragraph begins\nhere.";
-  assert.deepEqual(shown(text, "reflowed"), ["The tide follows the moon\ntwice a day and it never\nstops.", "A second paragraph begins\nhere."]);
+  assert.deepEqual(shown(text, "reflowed"), ["The tide follows the moon\ntwice a day and it never\nstops.",
+    "A second paragraph begins\nhere."]);
   assert.deepEqual(shown("name: *a*\nprice: 2", "lines"), ["name: *a*\nprice: 2"]);
-  assert.deepEqual(["a.md", "a.pdf", "a.csv", "a.py", undefined].map(formOf), ["markdown", "reflowed", "lines", "lines", "markdown"]);
+  assert.deepEqual(["a.md", "a.pdf", "a.csv", "a.py", undefined].map(formOf), ["markdown", "reflowed", "lines",
+    "lines", "markdown"]);
 });
 
 test("places of the service are code points", () => {
@@ -101,7 +112,8 @@ test("places of the service are code points", () => {
 
 test("a mark over syntax marks the letters below it", () => {
   const text = "far **away** now";
-  const pieces = cut(parse(text).flatMap(runsOf), [{ start: 2, end: 8, name: "one" }, { start: 6, end: 15, name: "two" }]);
+  const pieces = cut(parse(text).flatMap(runsOf), [{ start: 2, end: 8, name: "one" }, { start: 6, end: 15,
+    name: "two" }]);
   assert.deepEqual(pieces.map(({ start, end, on }) => [text.slice(start, end), on.map(({ name }) => name).join(" ")]), [
     ["fa", ""], ["r ", "one"], ["aw", "one two"], ["ay", "two"], [" no", "two"], ["w", ""]]);
 });

@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 const PAGE = "../../packages/mcp_server/src/retrieval_core_mcp/http/page";
-const { filtersOf, mergeFields, opening, operatorsOf, questionOf, rowsOf, searchOf, stateOf, valueOf } = await import(`${PAGE}/query.js`);
+const { filtersOf, mergeFields, opening, operatorsOf, questionOf, rowsOf, searchOf, stateOf,
+  valueOf } = await import(`${PAGE}/query.js`);
 const { copyOf, countVerified, doubtOf, marksOf, trustOf } = await import(`${PAGE}/verdict.js`);
 const { citationOf, duration } = await import(`${PAGE}/words.js`);
 
@@ -33,7 +34,8 @@ test("operators and values fit the type of a field", () => {
   assert.equal(valueOf("9", { types: ["number"] }), 9);
   assert.equal(valueOf("9", { types: ["number", "text"] }, "$text"), "9");
   assert.equal(valueOf("true", { types: ["boolean"] }), true);
-  const merged = mergeFields([{ name: "a", types: ["text"], min: 2, max: 3 }, { name: "a", types: ["number"], min: 1, max: 2 }]);
+  const merged = mergeFields([{ name: "a", types: ["text"], min: 2, max: 3 }, { name: "a", types: ["number"], min: 1,
+    max: 2 }]);
   assert.deepEqual(merged, [{ name: "a", types: ["text", "number"], examples: [], min: 1, max: 3 }]);
 });
 
@@ -58,11 +60,13 @@ test("marks of an answer stand at its code points, invented ones apart", () => {
 test("trust, copies and citations", () => {
   assert.deepEqual(countVerified([["exact", "equivalent"], ["exact", "not_found"], []]), { verified: 1, total: 3 });
   assert.deepEqual(trustOf({ confidence: null }, {}), []);
-  assert.equal(trustOf({ confidence: { value: 0.9, retrieval: 0.85 } }, { checked: { verified: 1, total: 1 }, milliseconds: 820 }).join(" · "),
+  assert.equal(trustOf({ confidence: { value: 0.9, retrieval: 0.85 } }, { checked: { verified: 1, total: 1 },
+    milliseconds: 820 }).join(" · "),
     "Relevance 0.85 · confidence 0.90 · 1/1 citations verified · 820 ms");
   assert.equal(citationOf({ document_id: "a.md", lines: [3, 9] }), "a.md:3-9");
   assert.equal(citationOf({ source: "a.pdf", page_span: [2, 2], lines: [1, 2] }), "a.pdf, page 2");
-  const copy = copyOf({ text: "Far [1].", sources: [{ number: 1, title: "Moon", document_id: "a.md", lines: [1, 1], quotes: [{ text: "far " }] }] });
+  const copy = copyOf({ text: "Far [1].", sources: [{ number: 1, title: "Moon", document_id: "a.md", lines: [1, 1],
+    quotes: [{ text: "far " }] }] });
   assert.equal(copy, "Far [1].\n\n[1] Moon, a.md:1\n    “far”\n");
   assert.equal(duration(1500), "1.5 s");
 });

@@ -10,11 +10,13 @@ const text = "# Distance\n\nThe moon is **384,400 km** away.";
 const hit = {
   id: "moon.md#0", rank: 1, score: 0.5, highlights: [[16, 20]], index: null, found_by: [],
   scores: { dense: 0.8, dense_rank: 1, lexical: 3.2, lexical_rank: 2, fused: 0.03 },
-  chunk: { text, title: "The moon", source: "moon.md", document_id: "moon.md", section_path: ["Distance"], lines: [1, 3] },
+  chunk: { text, title: "The moon", source: "moon.md", document_id: "moon.md", section_path: ["Distance"], lines: [1,
+    3] },
 };
 const found = {
   results: [hit], stages: [{ stage: "dense", milliseconds: 3, attempts: 1, started_ms: 1, dropped: ["a"] }],
-  execution: { latency_ms: 5 }, degraded: [{ stage: "rerank", reason: "down" }], relevance: { value: 0.8, unlikely: false },
+  execution: { latency_ms: 5 }, degraded: [{ stage: "rerank", reason: "down" }], relevance: { value: 0.8,
+    unlikely: false },
 };
 const source = { number: 1, document_id: "moon.md", title: "The moon", chunk_ids: ["moon.md#0"], lines: [1, 3],
   quotes: [{ text: "384,400 km", span: [26, 36] }] };
@@ -22,8 +24,10 @@ const said = "The moon is 384,400 km away [1]. It has air [7].";
 const done = {
   text: said, kind: "written", sources: [source], confidence: { value: 0.5, retrieval: 0.8 }, note: null,
   sentences: [
-    { text: said.slice(0, 32), span: [0, 32], needs_source: false, attributions: [{ number: 1, marker: [28, 31], citation: source }] },
-    { text: said.slice(33), span: [33, 48], needs_source: true, attributions: [{ number: 7, marker: [44, 47], problem: "unknown" }] },
+    { text: said.slice(0, 32), span: [0, 32], needs_source: false, attributions: [{ number: 1, marker: [28, 31],
+      citation: source }] },
+    { text: said.slice(33), span: [33, 48], needs_source: true, attributions: [{ number: 7, marker: [44, 47],
+      problem: "unknown" }] },
   ],
 };
 const requests = [];
@@ -33,32 +37,40 @@ function answer(path, body) {
   const json = (value) => new Response(JSON.stringify(value));
   if (path === "/v1/explain") return json({ ...found, why: "Its rank is 1.", expected: hit });
   if (path === "/v1/answer") {
-    const events = [{ type: "retrieval_done", passages: [], relevance: { value: 0.8 } }, { type: "answer_chunk", content: said },
+    const events = [{ type: "retrieval_done", passages: [], relevance: { value: 0.8 } }, { type: "answer_chunk",
+      content: said },
       { type: "done", answer: done }];
     return new Response(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(""));
   }
   if (path.endsWith("/quote")) return json({ verdict: body.quote === "384,400 km" ? "exact" : "not_found" });
   if (path === "/v1/context") {
-    return json({ ledger: [{ id: "moon.md#0", role: "primary", tokens: 9, outcome: "kept" }], max_tokens: 60, token_count: 9,
+    return json({ ledger: [{ id: "moon.md#0", role: "primary", tokens: 9, outcome: "kept" }], max_tokens: 60,
+      token_count: 9,
       context_pack: "The moon", note: "" });
   }
-  if (path === "/v1/indexes") return json({ indexes: [{ name: "docs", points_count: 3, indexed_vectors_count: 2, vector_size: 4 }] });
-  if (path.startsWith("/v1/indexes/")) return json({ name: "docs", documents: 2, fields: [{ name: "title", types: ["text"], examples: ["The moon"] }] });
+  if (path === "/v1/indexes") return json({ indexes: [{ name: "docs", points_count: 3, indexed_vectors_count: 2,
+    vector_size: 4 }] });
+  if (path.startsWith("/v1/indexes/")) return json({ name: "docs", documents: 2, fields: [{ name: "title",
+    types: ["text"], examples: ["The moon"] }] });
   if (path === "/v1/chunks/moon.md%230") {
-    return json({ text, metadata: { url: "https://a.b/moon" }, fields: { id: "moon.md#0", document_id: "moon.md", title: "The moon",
+    return json({ text, metadata: { url: "https://a.b/moon" }, fields: { id: "moon.md#0", document_id: "moon.md",
+      title: "The moon",
       span: [0, text.length], lines: [1, 3], metadata: { price: 2 }, section_path: [] } });
   }
   if (path.startsWith("/v1/documents/")) {
     return json({ id: "moon.md", source: "moon.md", text: `${text}\n\nMore.`, offset: 0, length: text.length + 50,
-      chunks: [{ id: "moon.md#0", start: 0, end: text.length, section_path: [] }, { id: "moon.md#1", start: text.length, end: text.length + 7, section_path: [] }] });
+      chunks: [{ id: "moon.md#0", start: 0, end: text.length, section_path: [] }, { id: "moon.md#1",
+        start: text.length, end: text.length + 7, section_path: [] }] });
   }
-  if (path.startsWith("/v1/documents")) return json({ documents: [{ id: "moon.md", title: "The moon", chunks: 2 }], total: 1 });
+  if (path.startsWith("/v1/documents")) return json({ documents: [{ id: "moon.md", title: "The moon", chunks: 2 }],
+    total: 1 });
   if (path === "/v1/chunks/gone") return new Response(JSON.stringify({ errors: ["no such chunk"] }), { status: 404 });
   return new Response("no JSON", { status: 500 });
 }
 
 install(answer);
-const state = { view: "ask", q: "how far", tab: "", mode: "", top: "", index: "", indexes: "", filters: "", doc: "", chunk: "", of: "", at: "", other: "", talk: "" };
+const state = { view: "ask", q: "how far", tab: "", mode: "", top: "", index: "", indexes: "", filters: "", doc: "",
+  chunk: "", of: "", at: "", other: "", talk: "" };
 
 // Draw until nothing is asked any more.
 async function settled(render) {
@@ -87,7 +99,8 @@ test("an answer has chips with quotes, doubts with reasons, and a line of trust"
   assert.match(drawn.all("tip")[0].textContent, /moon\.md:1-3384,400 km/);
   assert.equal(drawn.all("doubt").map((each) => each.textContent).join("").startsWith("It has air"), true);
   assert.equal(drawn.all("problem").at(-1).textContent, "No source supports this sentence.");
-  assert.match(drawn.all("confidence")[0].textContent, /^Relevance 0\.80 · confidence 0\.50 · 1\/1 citations verified · /);
+  assert.match(drawn.all("confidence")[0].textContent,
+    /^Relevance 0\.80 · confidence 0\.50 · 1\/1 citations verified · /);
   assert.equal(requests.filter((path) => path === "/v1/answer").length, 1);
 });
 
@@ -104,18 +117,20 @@ test("every view to inspect is drawn from the same search", async () => {
 
 test("the header names what is searched", async () => {
   const view = await import(`${PAGE}/corpus.js`);
-  assert.match((await settled(() => view.corpus(state))).textContent, /^docs 2 documents · 3 chunks · indexing: 66% embedded$/);
+  assert.match((await settled(() => view.corpus(state))).textContent,
+    /^docs 2 documents · 3 chunks · indexing: 66% embedded$/);
   assert.match((await settled(() => view.settings(state))).textContent, /Search/);
 });
 
 test("a source has its chunk, the cited words and the words of the query marked", async () => {
   const { showSource } = await import(`${PAGE}/source.js`);
   const panel = document.getElementById("source");
-  const open = { ...state, chunk: "moon.md#0", at: "27-37" };
+  const open = { ...state, chunk: "moon.md#0", at: "26-36" };
   await settled(() => { showSource(open); return []; });
   assert.match(panel.textContent, /The moon/);
   assert.deepEqual(panel.all("is-hit").length, 1);
-  assert.deepEqual(panel.all("mark").map((each) => [each.textContent, each.className]), [["moon", ""], ["384,400 km", "is-quote"]]);
+  assert.deepEqual(panel.all("mark").map((each) => [each.textContent, each.className]), [["moon", ""], ["384,400 km",
+    "is-quote"]]);
   assert.equal(panel.all("a")[0].href, "https://a.b/moon");
   assert.match(panel.textContent, /Read on/);
   await settled(() => { showSource({ ...state, chunk: "gone" }); return []; });

@@ -56,9 +56,11 @@ export function numbersOf(record) {
 
 export function answer(state, record) {
   const { written = "", passages, done } = record.value ?? {};
-  if (done) return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state), finished(state, record));
+  if (done) return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state), finished(state,
+    record));
   const isWaiting = !record.isOver;
-  const stop = h("p", { class: "actions" }, h("button", { type: "button", id: "stop", onclick: record.stop }, TEXT.stop),
+  const stop = h("p", { class: "actions" }, h("button", { type: "button", id: "stop", onclick: record.stop },
+    TEXT.stop),
     h("span", { class: "quiet", role: "status" }, passages ? TEXT.writing : TEXT.searching));
   const end = record.problem && (record.problem.isCancelled ? TEXT.stopped : written && TEXT.brokenOff);
   return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state),
@@ -106,7 +108,8 @@ function chip(state, { number, source, problem }) {
   const button = h("button", { type: "button", class: `chip${problem ? " none" : ""}`, "aria-label": label,
     onclick: () => openChunk(state, source.chunk_ids[0], undefined, at) }, `[${number}]`);
   return tip(button, [h("span", { class: "place" }, h("bdi", {}, citationOf(source))),
-    quote && h("q", { dir: "auto" }, shorten(quote.text)), problem && h("span", { class: "problem" }, DOUBTS[problem])]);
+    quote && h("q", { dir: "auto" }, shorten(quote.text)), problem && h("span", { class: "problem" },
+      DOUBTS[problem])]);
 }
 
 let tips = 0;
@@ -118,7 +121,8 @@ function tip(button, told) {
 }
 
 function following(state, done) {
-  const field = h("input", { type: "search", id: "next", "aria-label": TEXT.askNext, placeholder: TEXT.askNext, dir: "auto" });
+  const field = h("input", { type: "search", id: "next", "aria-label": TEXT.askNext, placeholder: TEXT.askNext,
+    dir: "auto" });
   const on = (event) => {
     event.preventDefault();
     const q = field.value.trim();

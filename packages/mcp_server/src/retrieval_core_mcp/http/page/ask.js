@@ -5,6 +5,7 @@ import { asked as askedIndexes, contents, indexes, notice } from "./corpus.js";
 import { draw, fill, h, link } from "./dom.js";
 import { filters, filtersKey } from "./filters.js";
 import { contextKey, inspect } from "./inspect.js";
+import { rowsOf } from "./query.js";
 import { cards, fallbacks, nothing, problems, searched } from "./results.js";
 import { change, drop, forget, revisionOf } from "./store.js";
 import { TEXT } from "./words.js";
@@ -25,7 +26,8 @@ export function ask(main, state) {
     fill(main, Object.values(regions));
   }
   const { q, tab } = state;
-  draw(regions.form, JSON.stringify([q, state.filters, state.index, state.indexes, filtersKey(state)]), () => form(state));
+  draw(regions.form, JSON.stringify([q, state.filters, state.index, state.indexes, filtersKey(state)]), () =>
+    form(state));
   draw(regions.notice, JSON.stringify([state.index, state.indexes, indexes().revision]), () => [notice(state)]);
   draw(regions.tabs, JSON.stringify([Boolean(q), tab]), () => [q && tabs(state)]);
   regions.panel.setAttribute("aria-labelledby", `tab-${tab || "answer"}`);
@@ -40,19 +42,14 @@ function panel(state) {
     draw(regions.panel, JSON.stringify([given, indexes().revision]), () => welcome(state));
     return;
   }
-  let drawn;
-  try {
-    drawn = state.tab ? () => inspect(state) : both(state);
-  } catch (problem) {
-    drawn = () => problems(problem);
+  if (!state.tab && rowsOf(state.filters) !== null) {
+    both(state);
+    return;
   }
-  if (state.tab) {
-    // Whatever it asks is asked once, so drawing it again costs no request.
-    const content = safely(drawn);
-    const known = revisionOf("search", "context", "named");
-    const key = JSON.stringify([given, contextKey(), whyKey(), known]);
-    draw(regions.panel, key, () => content);
-  } else drawn();
+  // Whatever it asks is asked once, so drawing it again costs no request.
+  const content = safely(() => (state.tab ? inspect(state) : searched(state)));
+  const key = JSON.stringify([given, contextKey(), whyKey(), revisionOf("search", "context", "named")]);
+  draw(regions.panel, key, () => content);
 }
 
 function safely(render) {
@@ -76,18 +73,14 @@ function both(state) {
   const isAnswerable = record.value?.results.length > 0;
   const told = isAnswerable ? answered(state) : null;
   leave(told);
-  return () => {
-    if (!regions.panel.querySelector(":scope > .region-answer")) {
-      draw(regions.panel, "both", () => [h("div", { class: "region-answer" }), h("div", { class: "region-results" })]);
-    }
-    const [top, below] = regions.panel.children;
-    draw(top, JSON.stringify([given, revisionOf("answer", "quotes")]), () => [told && answer(state, told)]);
-    draw(below, JSON.stringify([given, record.revision, told?.isOver]), () => results(state, record, told));
-    for (const card of below.querySelectorAll(".hit")) {
-      const isOpen = card.dataset.chunk === state.chunk && card.dataset.index === state.of;
-      card.classList.toggle("is-open", isOpen);
-    }
-  };
+  draw(regions.panel, "both", () => [h("div", { class: "region-answer" }), h("div", { class: "region-results" })]);
+  const [top, below] = regions.panel.children;
+  draw(top, JSON.stringify([given, Boolean(told), revisionOf("answer", "quotes")]), () => [told && answer(state, told)]);
+  draw(below, JSON.stringify([given, record.revision, told?.isOver]), () => results(state, record, told));
+  for (const card of below.querySelectorAll(".hit")) {
+    const isOpen = card.dataset.chunk === state.chunk && card.dataset.index === state.of;
+    card.classList.toggle("is-open", isOpen);
+  }
 }
 
 function results(state, record, told) {
@@ -144,7 +137,8 @@ function welcome(state) {
 // Up to three examples of what can be asked: titles, sections or sources, the most frequent first.
 export function examplesOf(about) {
   const fields = about?.fields ?? [];
-  const values = ["section_path", "title"].flatMap((wanted) => fields.find(({ name }) => name === wanted)?.examples ?? []);
+  const values = ["section_path", "title"].flatMap((wanted) => fields.find(({ name }) => name === wanted)?.examples
+    ?? []);
   return [...new Set(values.filter((value) => typeof value === "string" && value.trim().length > 3))].slice(0, 3);
 }
 

@@ -52,12 +52,14 @@ function saving(state, found) {
   const save = (event) => {
     event.preventDefault();
     const chosen = boxes.map((box) => box.firstElementChild).filter(({ checked }) => checked);
-    const content = JSON.stringify({ name: "saved from the page", cases: [caseOf(state, chosen.map(({ value }) => value))] }, null, 2);
+    const content = JSON.stringify({ name: "saved from the page", cases: [caseOf(state, chosen.map(({ value }) =>
+      value))] }, null, 2);
     const url = URL.createObjectURL(new Blob([content], { type: "application/json" }));
     h("a", { href: url, download: "saved.retrieval.json" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   };
-  return h("form", { onsubmit: save }, h("h2", { class: "minor" }, TEXT.saveCase), h("p", { class: "small soft" }, TEXT.caseHint),
+  return h("form", { onsubmit: save }, h("h2", { class: "minor" }, TEXT.saveCase), h("p", { class: "small soft" },
+    TEXT.caseHint),
     boxes, h("p", {}, h("button", {}, TEXT.save)));
 }
 

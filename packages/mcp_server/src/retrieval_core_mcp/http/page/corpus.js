@@ -53,7 +53,8 @@ export function corpus(state) {
   const names = asked(state, all);
   const infos = all.filter(({ name }) => names.includes(name));
   if (!infos.length) return null;
-  const sum = (values) => (values.some((value) => value === undefined || value === null) ? null : values.reduce((one, other) => one + other, 0));
+  const isKnown = (value) => value !== undefined && value !== null;
+  const sum = (values) => (values.every(isKnown) ? values.reduce((one, other) => one + other, 0) : null);
   const found = sum(names.map((name) => contents(name).value?.documents));
   const total = sum(infos.map(({ points_count: number }) => number));
   const embedded = sum(infos.map(({ indexed_vectors_count: number, vector_size: width }) => (width ? number : null)));
@@ -72,9 +73,11 @@ export function corpusName(names, all) {
 export function settings(state) {
   const all = indexes().value?.indexes ?? [];
   const names = asked(state, all);
-  const mode = select(TEXT.searchBy, Object.entries(MODES), state.mode, (value) => change({ mode: value }), { id: "mode" });
+  const mode = select(TEXT.searchBy, Object.entries(MODES), state.mode, (value) => change({ mode: value }),
+    { id: "mode" });
   const top = h("input", { type: "number", id: "top", min: 1, max: 100, value: state.top, placeholder: "5",
-    "aria-label": TEXT.resultCount, onchange: ({ target }) => target.checkValidity() && change({ top: target.value }) });
+    "aria-label": TEXT.resultCount, onchange: ({ target }) => target.checkValidity()
+      && change({ top: target.value }) });
   const box = ({ name }) => h("label", {}, h("input", { type: "checkbox", id: `index-${name}`, value: name,
     checked: names.includes(name), onchange: (event) => choose(event, state, all) }), " ", h("bdi", {}, name));
   return [h("label", {}, TEXT.searchBy, " ", mode), h("label", {}, TEXT.resultCount, " ", top),

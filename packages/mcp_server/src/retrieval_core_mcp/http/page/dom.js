@@ -11,6 +11,7 @@ export function h(tag, properties, ...children) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
+    else if (name === "value" && tag === "input") element.defaultValue = value;  // so what was typed since is known
     else if (name === "style") Object.assign(element.style, value);
     else if (name in element && !name.includes("-")) element[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
@@ -24,18 +25,18 @@ export function fill(element, ...children) {
   return element;
 }
 
-// Draw a region anew if its key changed; what had the focus and an id keeps it.
+// Draw a region anew if its key changed. What has an id keeps the focus, and what was typed if its value is the same.
 export function draw(region, key, render) {
   if (drawn.get(region) === key) return false;
   drawn.set(region, key);
-  const { activeElement: active } = document;
-  const isInside = active?.id && region.contains(active);
+  const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
+  const typed = [...region.querySelectorAll("input[id]")].filter(({ value, defaultValue }) => value !== defaultValue);
   fill(region, render());
-  const next = isInside && document.getElementById(active.id);
-  if (next) {
-    if (typeof active.value === "string" && active.value !== active.defaultValue) next.value = active.value;
-    next.focus();
+  for (const { id, value, defaultValue, type } of typed) {
+    const next = document.getElementById(id);
+    if (next && type !== "checkbox" && next.defaultValue === defaultValue) next.value = value;
   }
+  if (focused) document.getElementById(focused)?.focus();
   return true;
 }
 

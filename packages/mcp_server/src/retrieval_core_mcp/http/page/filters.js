@@ -42,7 +42,8 @@ function line(rows, { field, operator, value }, place) {
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return h("div", { class: "filter-row" },
     h("span", {}, `${field} ${OPERATORS[operator] ?? operator} `, h("bdi", {}, text)),
-    link(TEXT.remove, () => change({ filters: filtersOf(rest), ...LEFT }), { "aria-label": TEXT.removeFilterOn(field) }));
+    link(TEXT.remove, () => change({ filters: filtersOf(rest), ...LEFT }),
+      { "aria-label": TEXT.removeFilterOn(field) }));
 }
 
 function adding(rows, fields) {
@@ -65,7 +66,8 @@ function adding(rows, fields) {
       event.preventDefault();
       add();
     });
-    const list = h("datalist", { id: "values" }, (chosen.examples ?? []).map((each) => h("option", { value: String(each) })));
+    const list = h("datalist", { id: "values" }, (chosen.examples ?? []).map((each) => h("option",
+      { value: String(each) })));
     if (value.tagName === "INPUT" && value.type === "text") value.setAttribute("list", "values");
     const range = chosen.min !== undefined && chosen.min !== null && TEXT.range(chosen.min, chosen.max);
     fill(place, operator, value, list, range && h("span", { class: "small soft" }, range));
@@ -83,7 +85,8 @@ function input({ types = [], min, max }) {
   if (types.length && types.every((type) => type === "boolean")) {
     return h("select", name, ["true", "false"].map((each) => h("option", {}, each)));
   }
-  if (typeof min === "number") return h("input", { ...name, type: "number", step: "any", placeholder: TEXT.range(min, max) });
+  if (typeof min === "number") return h("input", { ...name, type: "number", step: "any", placeholder: TEXT.range(min,
+    max) });
   if (/^\d{4}-\d\d-\d\d$/.test(min ?? "")) return h("input", { ...name, type: "date", min, max });
   return h("input", { ...name, type: "text", dir: "auto", size: 18 });
 }

@@ -52,7 +52,8 @@ function facts(all, name) {
   const info = all.value?.indexes.find((each) => each.name === name);
   if (!info) return [];
   const { points_count: total, indexed_vectors_count: embedded, vector_size: width } = info;
-  const rows = [[TEXT.chunks, shortNumber(total)], [TEXT.vectors, width ? TEXT.vectorsOf(embedded, width) : TEXT.noVectors]];
+  const rows = [[TEXT.chunks, shortNumber(total)], [TEXT.vectors, width ? TEXT.vectorsOf(embedded,
+    width) : TEXT.noVectors]];
   const told = unusable(info);
   return [h("dl", { class: "facts" }, rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)])),
     told && h("p", { class: "notice" }, told),
@@ -96,8 +97,10 @@ function documents(state, index, records, writable) {
     cursors = [...cursors, next];
     dispatchEvent(new Event("changed"));
   };
-  const none = known.length > 0 && !all.length && h("p", { class: "quiet" }, wanted ? TEXT.noSuchName : TEXT.noDocuments);
-  return [h("h2", { class: "minor" }, TEXT.documents, " ", h("span", { class: "soft number" }, shortNumber(known[0]?.total))),
+  const none = known.length > 0 && !all.length && h("p", { class: "quiet" }, wanted
+    ? TEXT.noSuchName : TEXT.noDocuments);
+  return [h("h2", { class: "minor" }, TEXT.documents, " ", h("span", { class: "soft number" },
+    shortNumber(known[0]?.total))),
     all.length > 0 && table(TEXT.documents, TEXT.documentColumns, all.map((each) => row(state, index, each, writable))),
     none, failed && problems(failed.problem), next && h("p", {}, h("button", { id: "more", onclick: more }, TEXT.more)),
     h("p", { class: "small soft" }, TEXT.skippedFiles)];

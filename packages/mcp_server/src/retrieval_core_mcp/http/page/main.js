@@ -83,5 +83,6 @@ function tokenForm() {
   return h("form", { onsubmit: keep }, h("h1", {}, TEXT.tokenTitle),
     hasToken() && h("p", { class: "notice", role: "alert" }, TEXT.tokenRefused),
     h("p", { class: "quiet" }, TEXT.tokenHint),
-    h("p", {}, h("label", { htmlFor: "token" }, TEXT.token, " "), field, " ", h("button", { class: "main" }, TEXT.goOn)));
+    h("p", {}, h("label", { htmlFor: "token" }, TEXT.token, " "), field, " ", h("button", { class: "main" },
+      TEXT.goOn)));
 }

@@ -68,6 +68,7 @@ function page({ page: number, pages, width, height, boxes, picture: address }) {
     width: percent(right - left, width), height: percent(bottom - top, height) } });
   const name = TEXT.pageOf(number, pages);
   return h("div", { "data-page": number },
-    h("figure", { class: "pdf", style: { marginInline: 0 } }, h("img", { src: address, alt: name, width, height }), boxes.map(box)),
+    h("figure", { class: "pdf", style: { marginInline: 0 } }, h("img", { src: address, alt: name, width, height }),
+      boxes.map(box)),
     h("p", { class: "small soft" }, name, !boxes.length && TEXT.notOnPage));
 }

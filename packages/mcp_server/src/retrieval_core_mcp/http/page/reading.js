@@ -53,7 +53,8 @@ const BLOCKS = {
   __proto__: null,
   paragraph: ({ runs }, show) => h("p", { dir: "auto" }, show(runs)),
   lines: ({ runs }, show) => h("p", { dir: "auto", class: "is-kept" }, show(runs)),
-  heading: ({ runs, level: own }, show, { level }) => h(`h${Math.min(6, level + own - 1)}`, { dir: "auto" }, show(runs)),
+  heading: ({ runs, level: own }, show, { level }) => h(`h${Math.min(6, level + own - 1)}`, { dir: "auto" },
+    show(runs)),
   quote: ({ runs }, show) => h("blockquote", { dir: "auto" }, show(runs)),
   rule: () => h("hr", {}),
   code({ runs, language }, show, { text }) {

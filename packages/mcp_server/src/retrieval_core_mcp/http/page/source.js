@@ -8,7 +8,7 @@ import { sourceIndex } from "./query.js";
 import { reading } from "./reading.js";
 import { openChunk, problems, searched } from "./results.js";
 import { change, once, read, revisionOf } from "./store.js";
-import { countPoints, offsets, unitSpans } from "./text.js";
+import { countPoints, offsets } from "./text.js";
 import { TEXT, citationOf, day, lineRange, pageName, pageRange } from "./words.js";
 import { whyNot } from "./why.js";
 
@@ -34,6 +34,7 @@ export function showSource(state) {
   document.body.classList.toggle("with-source", Boolean(key));
   panel.hidden = !key;
   const isNew = key !== shown;
+  const wasClosed = !shown;
   if (isNew && key) {
     if (!shown) before = document.activeElement;
     [parts, isInView] = [[], false];
@@ -49,7 +50,7 @@ export function showSource(state) {
   draw(body, JSON.stringify([key, state.q, known, [...wondered], parts]), content);
   if (isNew) {
     panel.scrollTop = 0;
-    document.getElementById("close")?.focus();
+    if (wasClosed) document.getElementById("close")?.focus();
   }
   if (isComplete && !isInView) {
     isInView = true;
@@ -199,8 +200,10 @@ const DRAW = { quote: (mark, inner) => h("mark", { class: "is-quote" }, inner) }
 function marksIn(document, each, from, hit, quote) {
   const spans = [...(hit?.highlights ?? []).map(([start, end]) => ["hit", each.start + start, each.start + end]),
     ...(quote ? [["quote", ...quote]] : [])];
-  return spans.flatMap(([kind, start, end]) => unitSpans(document.text, [[start - document.offset, end - document.offset]])
-    .map(([one, other]) => ({ kind, start: one - from, end: other - from }))).filter(({ end }) => end > 0);
+  const at = offsets(document.text);
+  const place = (point) => at(Math.max(0, point - document.offset)) - from;
+  const marks = spans.map(([kind, start, end]) => ({ kind, start: place(start), end: place(end) }));
+  return marks.filter(({ start, end }) => end > Math.max(0, start));
 }
 
 function wonder(state, id, open) {

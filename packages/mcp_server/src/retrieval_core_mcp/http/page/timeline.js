@@ -23,7 +23,8 @@ export function timeline({ stages, execution, deadline_ms: deadline }) {
     h("td", { class: "number" }, counts(stage)), h("td", {}, happened(stage)));
   const titles = TEXT.stageColumns(shortNumber(scale));
   const isKnown = deadline !== undefined && deadline !== null;
-  return [isKnown && h("p", { class: "small soft" }, TEXT.deadline(shortNumber(deadline), isNear, (whole / deadline) * 100)),
+  return [isKnown && h("p", { class: "small soft" }, TEXT.deadline(shortNumber(deadline), isNear,
+    (whole / deadline) * 100)),
     table(TEXT.stages, titles, inOrder.map(row), "stages")];
 }
 
@@ -36,10 +37,12 @@ function track({ stage, started_ms: started, milliseconds, error, failed = [] },
   const isKnown = started !== undefined && started !== null;
   const place = (from, length) => ({ insetInlineStart: percent(from), inlineSize: percent(length) });
   const kind = `${stage.split(": ").at(-1)}${error ? " is-failed" : ""}`;
-  return [isKnown && h("span", { class: "visually-hidden" }, TEXT.fromTo(shortNumber(started), shortNumber(started + milliseconds))),
+  return [isKnown && h("span", { class: "visually-hidden" }, TEXT.fromTo(shortNumber(started),
+    shortNumber(started + milliseconds))),
     h("span", { class: "track", "aria-hidden": "true" },
       isKnown && h("i", { class: kind, style: place(started, milliseconds) }),
-      failed.map((each) => h("i", { class: "is-failed", title: each.error, style: place(each.started_ms, each.milliseconds) })),
+      failed.map((each) => h("i", { class: "is-failed", title: each.error, style: place(each.started_ms,
+        each.milliseconds) })),
       deadline !== false && h("i", { class: "deadline", style: { insetInlineStart: percent(deadline) } }))];
 }
 
@@ -59,7 +62,8 @@ function happened(stage) {
 }
 
 function dropped(all) {
-  const one = (each) => (typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": "));
+  const one = (each) => (typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean)
+    .join(": "));
   return h("details", {}, h("summary", {}, TEXT.dropped(all.length)),
     h("ul", {}, all.slice(0, MOST_DROPPED).map((each) => h("li", {}, one(each)))),
     all.length > MOST_DROPPED && h("p", {}, TEXT.andMore(all.length - MOST_DROPPED)));

@@ -24,7 +24,8 @@ export function uploads(index, accepted) {
   const choose = h("input", { type: "file", multiple: true, accept: accepted.suffixes.join(), class: "visually-hidden",
     id: "files", tabIndex: -1, "aria-label": TEXT.filesToIndex, onchange: () => take(choose.files) });
   const kinds = accepted.suffixes.map((each) => each.slice(1)).join(", ");
-  const area = h("div", { class: "drop" }, TEXT.dropHere, " ", link(TEXT.chooseFiles, () => choose.click(), { id: "choose" }),
+  const area = h("div", { class: "drop" }, TEXT.dropHere, " ", link(TEXT.chooseFiles, () => choose.click(),
+    { id: "choose" }),
     choose, h("p", { class: "small" }, TEXT.accepted(kinds, size(accepted.max_bytes))));
   const over = (isOver) => (event) => {
     event.preventDefault();
@@ -41,7 +42,8 @@ export function uploads(index, accepted) {
 
 export function uploaded(index) {
   const lines = sent.filter((line) => line.index === index).map(({ name, bytes, told, share, isOver, isFailed }) =>
-    h("li", { class: isFailed ? "is-failed" : "" }, h("bdi", {}, name), h("span", { class: "soft" }, ` ${size(bytes)} · `),
+    h("li", { class: isFailed ? "is-failed" : "" }, h("bdi", {}, name), h("span", { class: "soft" },
+      ` ${size(bytes)} · `),
       h(isFailed ? "strong" : "span", {}, told), " ", !isOver && h("progress", { "aria-label": name, value: share })));
   return h("ul", { class: "uploads small", "aria-label": TEXT.addedFiles }, lines);
 }

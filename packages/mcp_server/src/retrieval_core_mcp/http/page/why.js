@@ -17,11 +17,13 @@ export const whyKey = () => expected;
 export function why(state, found) {
   const { relevance, execution } = found;
   return [
-    relevance && h("p", {}, TEXT.relevance(relevance.value), " ", h("span", { class: "soft" }, relevance.explanation ?? "")),
+    relevance && h("p", {}, TEXT.relevance(relevance.value), " ", h("span", { class: "soft" }, relevance.explanation
+      ?? "")),
     h("ol", { class: "reasons" }, found.results.map((hit) => reasons(state, hit, found))),
     h("h2", { class: "minor" }, TEXT.whyNot),
     whyNotForm(state),
-    h("details", { class: "stages-fold" }, h("summary", {}, TEXT.timeline(duration(execution.latency_ms))), timeline(found)),
+    h("details", { class: "stages-fold" }, h("summary", {}, TEXT.timeline(duration(execution.latency_ms))),
+      timeline(found)),
   ];
 }
 
@@ -53,13 +55,15 @@ function matched(hit) {
 function moved(hit) {
   const { fused, rerank } = hit.scores;
   return [fused !== undefined && fused !== null && TEXT.fused(shortNumber(fused)),
-    rerank !== undefined && rerank !== null && TEXT.reranked(shortNumber(rerank), hit.rank)].filter(Boolean).join(" · ");
+    rerank !== undefined && rerank !== null && TEXT.reranked(shortNumber(rerank), hit.rank)].filter(Boolean)
+      .join(" · ");
 }
 
 // The score and rank of a chunk in each search, as a share of the best one, or of 1 if all are below.
 export function scores(hit, found) {
   const { dense, dense_rank: denseRank, lexical, lexical_rank: lexicalRank, rerank } = hit.scores;
-  const best = (name) => Math.max(...found.results.map(({ scores: each }) => each[name] ?? 0), hit.scores[name] ?? 0, 1);
+  const best = (name) => Math.max(...found.results.map(({ scores: each }) => each[name] ?? 0), hit.scores[name] ?? 0,
+    1);
   const line = (name, rank, value, share, kind) => {
     const isMissing = value === undefined || value === null;
     const told = isMissing ? TEXT.notFound : `${shortNumber(value)}${rank ? ` · ${TEXT.rank(rank)}` : ""}`;
@@ -87,7 +91,8 @@ export function whyNot(state, chunk) {
   const index = sourceIndex(state) || several(state)[0];
   const record = searched(state, { chunk_id: chunk, indexes: undefined, index });
   if (!record.isOver) return h("p", { class: "quiet" }, TEXT.searching);
-  if (record.value) return [h("p", {}, record.value.why), record.value.expected && scores(record.value.expected, record.value)];
+  if (record.value) return [h("p", {}, record.value.why), record.value.expected && scores(record.value.expected,
+    record.value)];
   return record.problem.kind === "missing" ? named(state, chunk, index, record.problem) : problems(record.problem);
 }
 

@@ -37,7 +37,8 @@ export function pageName(source) {
 export function pageRange(span, source) {
   const [first, last] = span ?? [];
   if (first === undefined) return "";
-  return first === last || last === undefined ? `${pageName(source)} ${first}` : `${pageName(source)}s ${first}–${last}`;
+  return first === last || last === undefined
+    ? `${pageName(source)} ${first}` : `${pageName(source)}s ${first}–${last}`;
 }
 
 export function lineRange(lines) {
@@ -68,7 +69,8 @@ export const STAGES = {
 export const FALLBACKS = {
   __proto__: null,
   filter: "Filter", embed: "Keyword search only", dense: "Without vector search", lexical: "Without keyword search",
-  rerank: "Not reranked", expand: "Without neighbouring chunks", cache: "Without the cache", verify_answer: "Not verified",
+  rerank: "Not reranked", expand: "Without neighbouring chunks", cache: "Without the cache",
+  verify_answer: "Not verified",
 };
 
 export const ROLES = {
@@ -171,7 +173,8 @@ export const TEXT = {
   considered: "Chunks that were considered",
   contextColumns: ["chunk", "role", "tokens", "outcome"],
   andMore: (number) => `and ${shortNumber(number)} more`,
-  relevance: (value) => (value === null ? "" : `Relevance ${value.toFixed(2)}: how likely the results answer the query.`),
+  relevance: (value) =>
+    (value === null ? "" : `Relevance ${value.toFixed(2)}: how likely the results answer the query.`),
   whyNot: "Why not this one?",
   expected: "A document or a chunk",
   expectedHint: "part of a document's name, or a chunk such as notes.md#0",
@@ -202,7 +205,7 @@ export const TEXT = {
   sameRank: "the same rank on both sides",
   bothRanks: (here, there) => `rank ${here} here, rank ${there} on the other side`,
   saveCase: "Save as a test case",
-  caseHint: "Which documents should this query find? None means that it should find nothing. Run it with: retrieval suite run FILE",
+  caseHint: "Choose the documents that this query should find, or none. Run the file with: retrieval suite run FILE",
   save: "Save",
   sourceTitle: "Source",
   closeSource: "Close the source",
@@ -287,7 +290,7 @@ export const TEXT = {
   noSuchName: "No document has that in its name.",
   noDocuments: "There are no documents.",
   more: "More",
-  skippedFiles: "A file that is missing here was skipped or couldn't be read. For the reason, run: retrieval index FOLDER",
+  skippedFiles: "If a file is missing here, it was skipped. For the reason, run: retrieval index FOLDER",
   removeDocument: (id) => `Remove ${id} from the index? Its file is kept.`,
   removed: "Removed",
   lastReport: "Last report of the test suite",
