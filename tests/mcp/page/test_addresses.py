@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from support.browser import Opened
 
 QUESTION = "?q=how+far+away+is+the+moon"
-TABS = ("passages", "answer", "context", "why", "compare")
+TABS = ("answer", "context", "why", "compare")
 
 
 def forget_refusals(at: Opened) -> None:
@@ -34,7 +34,7 @@ def test_a_broken_filter_is_named_in_every_tab(at_page: Opened, tab: str, filter
     """Nothing is searched for, and one click leaves the filter out."""
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab={tab}&filters={filters}")
     at_page.page.wait_for_selector("#panel .notice:has-text('not valid JSON')")
-    at_page.page.click(".filters button:has-text('Leave it out')")
+    at_page.page.click(".filters button:has-text('Remove the filter')")
     at_page.page.wait_for_selector("#panel:not(:has-text('not valid JSON'))")
     assert "filters" not in at_page.page.url
 
@@ -44,7 +44,7 @@ def test_an_unknown_tab_shows_the_passages(at_page: Opened, name: str) -> None:
     """Also one of a name that every object has, as tab, as other way and in a filter."""
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab={name}")
     at_page.page.wait_for_selector(".hit")
-    assert at_page.page.get_attribute("[aria-selected=true]", "id") == "tab-passages"
+    assert at_page.page.get_attribute("[aria-selected=true]", "id") == "tab-answer"
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab=compare&other={name}&mode={name}")
     at_page.page.wait_for_selector("#panel :is(.notice, .pair) >> visible=true")
     assert "native code" not in at_page.page.inner_text("main")
@@ -87,7 +87,7 @@ def test_a_token_that_becomes_invalid_is_asked_for_in_every_view(chromium: Any, 
         at.page.fill("#token", token)
         at.page.press("#token", "Enter")
         at.page.wait_for_selector(
-            "#library" if "view=index" in view else "#panel :is(.hit, .answer:has-text('moon'), pre, .stages, .pair)"
+            "#library" if "view=index" in view else "#panel :is(.hit, .answer:has-text('moon'), pre, .reasons, .pair)"
         )
         if "doc=" in view:
             at.page.wait_for_selector("#source:has-text('384,400')")
@@ -97,17 +97,17 @@ def test_a_token_that_becomes_invalid_is_asked_for_in_every_view(chromium: Any, 
 def test_an_answer_is_requested_once(at_page: Opened) -> None:
     """It stays while tabs change, and is asked for again on request only."""
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab=answer")
-    at_page.page.wait_for_selector("[aria-label='Ask on']")
+    at_page.page.wait_for_selector("#next")
     told = at_page.page.inner_text(".answer")
     before = asked_for_answers(at_page)
-    for tab in ("passages", "answer", "why", "answer"):
+    for tab in ("why", "answer", "why", "answer"):
         at_page.page.click(f"#tab-{tab}")
-        at_page.page.wait_for_selector({"passages": ".hit", "answer": "[aria-label='Ask on']", "why": ".stages"}[tab])
+        at_page.page.wait_for_selector({"answer": "#next", "why": ".reasons"}[tab])
     assert asked_for_answers(at_page) == before == 1
     assert at_page.page.inner_text(".answer") == told
     with at_page.page.expect_request("**/v1/answer"):
         at_page.page.click("button.main")
-    at_page.page.wait_for_selector(".sources li")
+    at_page.page.wait_for_selector(".answer .chip")
 
 
 def events(answer: dict[str, Any]) -> str:
@@ -160,10 +160,10 @@ def test_doubts_about_an_answer_are_shown(at_page: Opened) -> None:
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab=answer")
     at_page.page.wait_for_selector(".confidence:has-text('0.42')")
     shown = at_page.page.inner_text("#panel")
-    assert "one of two is supported" in shown
+    assert at_page.page.get_attribute(".trust", "title") == "one of two is supported"
     assert "a note of the service" in shown
-    problems = at_page.page.locator(".problem").all_inner_texts()
-    assert [words in problem for words, problem in zip((first, second, third), problems, strict=True)] == [True] * 3
-    assert "something else" in problems[0]
-    assert all("no passage supports it" in problem for problem in problems[1:])
+    problems = at_page.page.locator(".chip.is-doubt + .tip .problem").all_text_contents()
+    assert problems == ["A source contradicts this sentence.", *["No source supports this sentence."] * 2]
+    doubted = at_page.page.locator(".answer .doubt").all_text_contents()
+    assert all(words.partition(" [")[0] in " ".join(doubted) for words in (first, second, third))
     assert at_page.page.inner_text(".answer .none") == "[2]"

@@ -159,11 +159,11 @@ def fits(at: Opened) -> None:
 def test_files_of_several_kinds_are_dropped_and_indexed(chromium: Any, writing: str, tmp_path: Path) -> None:
     make_pdf(tmp_path / "tides.pdf", ["The first page greets.", "The tide follows the moon twice a day."])
     with opened(chromium, writing) as at:
-        at.page.click("text=The index")
+        at.page.click("[data-view=index]")
         at.page.wait_for_selector(".drop")
         (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 and no more")
         at.page.set_input_files("#files", [tmp_path / "tides.pdf", tmp_path / "broken.pdf"])
-        at.page.wait_for_selector(".uploads li:has-text('tides.pdf'):has-text('indexed, 1 passage')")
+        at.page.wait_for_selector(".uploads li:has-text('tides.pdf'):has-text('indexed, 1 chunk')")
         at.page.wait_for_selector(".uploads .is-failed:has-text('broken.pdf'):has-text('damaged or incomplete')")
         at.page.evaluate(DROP, [["mars.md", "# Mars\n\nMars is red.\n"], ["photo.jpg", "x"]])
         at.page.wait_for_selector(".uploads li:has-text('mars.md'):has-text('indexed')")
@@ -185,7 +185,7 @@ def test_what_became_of_files_fits_and_is_told_to_everybody(
     (tmp_path / "notes.md").write_text("# Notes\n\nOf the sea.\n", "utf-8")
     (tmp_path / f"a {'very ' * 20}long name.pdf").write_bytes(b"no PDF")
     with opened(chromium, writing, viewport=size, color_scheme=scheme, bypass_csp=True) as at:
-        at.page.click("text=The index")
+        at.page.click("[data-view=index]")
         at.page.focus(".drop button")  # which the keyboard reaches
         at.page.set_input_files("#files", sorted(tmp_path.iterdir()))
         at.page.wait_for_selector(".uploads .is-failed")
@@ -198,20 +198,20 @@ def test_what_became_of_files_fits_and_is_told_to_everybody(
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_several_indexes_are_asked_at_once(chromium: Any, several: str, size: dict[str, int], scheme: str) -> None:
     with opened(chromium, several, viewport=size, color_scheme=scheme, bypass_csp=True) as at:
-        at.page.wait_for_selector("summary:text('Index: manual')")
+        at.page.wait_for_selector("#corpus:has-text('manual')")
         at.ask("a refund within how many days")
         at.page.wait_for_selector(".hit")
         assert at.page.locator(".hit").count() == 1
-        at.page.focus(".which summary")
+        at.page.focus(".menu summary")
         at.page.keyboard.press("Enter")
-        at.page.keyboard.press("Tab")
-        at.page.keyboard.press("Tab")
+        for _ in range(4):  # past the mode, the number of results and the first index
+            at.page.keyboard.press("Tab")
         at.page.keyboard.press("Space")
-        at.page.wait_for_selector("summary:text('All indexes')")
+        at.page.wait_for_selector("#corpus:has-text('All indexes')")
         at.page.wait_for_selector(".hit >> nth=1")
         assert "indexes=manual+tickets" in at.page.url
         fits(at)
-        at.page.click(".which summary")
+        at.page.click(".menu summary")
         at.page.click(".hit:has-text('in tickets') h2 button")
         at.page.wait_for_selector("#source .passage.is-hit:has-text('nine days')")
         assert at.page.locator(".hit.is-open").count() == 1
@@ -221,15 +221,15 @@ def test_several_indexes_are_asked_at_once(chromium: Any, several: str, size: di
         for tab, wanted in (
             ("context", ".budget"),
             ("compare", ".pair"),
-            ("why", ".stages"),
-            ("answer", ".sources li"),
+            ("why", ".reasons"),
+            ("answer", ".answer .chip"),
         ):
             at.page.click(f"#tab-{tab}")
             at.page.wait_for_selector(wanted)
-        at.page.click(".sources li button >> nth=0")
+        at.page.click(".answer .chip >> nth=0")
         at.page.wait_for_selector("#source .passage.is-hit")
         at.page.keyboard.press("Escape")
-        at.page.click("text=The index")
+        at.page.click("[data-view=index]")
         at.page.select_option("[aria-label=Index]", "tickets")
         at.page.click("tbody button:has-text('Ticket 71')")
         at.page.wait_for_selector("#source:has-text('nine days')")
@@ -244,6 +244,7 @@ def test_a_run_is_a_timeline_against_the_deadline(chromium: Any, flaky: str) -> 
         at.page.route("**/v1/explain", answer_with_run)
         at.ask("does the moon have air")
         at.page.click("#tab-why")
+        at.page.click("summary:has-text('Timeline')")
         at.page.wait_for_selector(".stages")
         assert at.page.locator(".stages tbody th").all_inner_texts() == ["embed", "dense", "lexical"]
         places = at.page.locator(".track").evaluate_all(
@@ -267,9 +268,10 @@ def test_attempts_that_failed_are_told(chromium: Any, flaky: str, size: dict[str
     with opened(chromium, flaky, viewport=size, color_scheme=scheme, bypass_csp=True) as at:
         at.ask(f"does the moon have {scheme} air of {size['width']} kinds")
         at.page.click("#tab-why")
+        at.page.click("summary:has-text('Timeline')")
         row = at.page.locator(".stages tr:has(th:text-is('embed'))")
         row.wait_for()
-        assert "asked 2 times" in row.inner_text()
+        assert "2 attempts" in row.inner_text()
         assert "attempt 1 failed" in row.inner_text()
         assert "the line is busy" in row.inner_text()
         assert row.locator(".track .is-failed").count() == 1
@@ -388,5 +390,5 @@ def test_the_report_of_the_last_suite(
         assert "how deep is the sea" in at.page.inner_text(".report")
         fits(at)
         at.page.click(".report button:has-text('how deep is the sea')")
-        at.page.wait_for_selector("#tab-passages[aria-selected=true]")
+        at.page.wait_for_selector("#tab-answer[aria-selected=true]")
         assert at.page.input_value("#question") == "how deep is the sea"

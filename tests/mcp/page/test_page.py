@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 DISTANCE = "how far away is the moon"
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-VIEWS = ("passages", "answer", "context", "why", "compare", "index", "source")
+VIEWS = ("answer", "context", "why", "compare", "index", "source")
 
 
 def show(at: Opened, view: str) -> None:
     """Bring the page to one of its views, with a question asked."""
     at.ask(DISTANCE)
     if view == "index":
-        at.page.click("text=The index")
-        at.page.wait_for_selector("tbody tr td")
+        at.page.click("[data-view=index]")
+        at.page.wait_for_selector(".region-documents tbody tr td")
     elif view == "source":
         at.page.click(".hit h2 button >> nth=0")
         at.page.wait_for_selector("#source .passage.is-hit")
     else:
         at.page.click(f"#tab-{view}")
         at.page.wait_for_selector(
-            {"answer": ".sources li", "context": ".budget", "why": ".stages", "compare": ".pair"}.get(view, ".hit")
+            {"answer": ".answer .chip", "context": ".budget", "why": ".reasons", "compare": ".pair"}.get(view, ".hit")
         )
 
 
@@ -83,14 +83,15 @@ def test_a_passage_is_marked_in_its_document(at_page: Opened) -> None:
 def test_why_a_passage_came_and_another_did_not(at_page: Opened) -> None:
     at_page.ask("which neighbour of the earth is the nearest")  # nothing else asks that, so it is in no cache
     at_page.page.click("#tab-why")
+    at_page.page.click("summary:has-text('Timeline')")
     at_page.page.wait_for_selector(".stages")
     stages = at_page.page.locator(".stages tbody th").all_inner_texts()
     assert {"embed", "dense", "lexical", "fuse"} <= set(stages)
     at_page.page.fill("#expected", "notes/report.pdf#0")
-    at_page.page.click("button:text('Look')")
+    at_page.page.click("button:text('Explain')")
     at_page.page.wait_for_selector("#panel [role=status] p")
     at_page.page.fill("#expected", "no such passage")
-    at_page.page.click("button:text('Look')")
+    at_page.page.click("button:text('Explain')")
     at_page.page.wait_for_selector("#panel [role=status] .notice")
     at_page.errors.clear()  # the browser notes the 404
 
@@ -112,15 +113,15 @@ def test_the_outline_on_the_page_of_a_pdf_has_the_words_of_the_passage(at_page: 
 
 def test_an_answer_comes_with_its_sources(at_page: Opened) -> None:
     show(at_page, "answer")
-    at_page.page.wait_for_selector(".answer sup button")
-    at_page.page.click(".answer sup button >> nth=0")
+    at_page.page.wait_for_selector(".answer .chip")
+    at_page.page.click(".answer .chip >> nth=0")
     at_page.page.wait_for_selector("#source .passage.is-hit")
 
 
 def test_the_context_says_what_it_costs(at_page: Opened) -> None:
     show(at_page, "context")
-    at_page.page.fill("[aria-label='Tokens at most']", "60")
-    at_page.page.click("button:text('Choose')")
+    at_page.page.fill("#budget", "60")
+    at_page.page.click("button:text('Apply')")
     at_page.page.wait_for_selector(":text('of 60 tokens')")
 
 
@@ -138,7 +139,7 @@ def test_files_are_added_and_removed_where_that_is_allowed(chromium: Any, folder
     new = tmp_path / "mars.md"
     new.write_text("# Mars\n\nMars is red.\n", "utf-8")
     with service(folder, "--allow-writes") as url, opened(chromium, url) as at:
-        at.page.click("text=The index")
+        at.page.click("[data-view=index]")
         at.page.wait_for_selector("#files", state="attached")
         at.page.set_input_files("#files", new)
         at.page.wait_for_selector("tbody :text('mars.md')")
@@ -198,7 +199,7 @@ def test_a_wrong_token_and_a_service_that_ended_are_told(chromium: Any, folder: 
         with opened(chromium, url.partition("#")[0] + "#token=wrong") as at:
             at.page.wait_for_selector("h1:text('needs a token')")
             at.page.fill("#token", url.partition("=")[2])
-            at.page.click("text=Go on")
+            at.page.click("text=Continue")
             at.page.wait_for_selector("#question")
             at.errors.clear()  # the browser notes the 401
         held = chromium.new_context()

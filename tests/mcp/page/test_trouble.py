@@ -32,10 +32,9 @@ TROUBLES = {
     "answer": f'{FAKE}[llm]\nkind = "support.page_parts:EndlessLLM"\n',
 }
 WORKS = {
-    "passages": ".hit",
-    "answer": ".answer:has-text('moon')",
+    "answer": ".hit",
     "context": "pre:has-text('moon')",
-    "why": ".stages tbody tr",
+    "why": ".reasons li",
     "compare": ".pair li",
 }
 """What is to be seen in each view of a question."""
@@ -112,7 +111,7 @@ def test_what_is_down_is_told_in_every_view_and_the_rest_works(
                 at.page.wait_for_selector(f"#panel {works} >> nth=0")
         go(at, f"{QUESTION}&chunk=notes%2Fmoon.md%230")
         at.page.wait_for_selector("#source .passage.is-hit:has-text('384,400')")
-        at.page.click("text=The index")
+        at.page.click("[data-view=index]")
         at.page.wait_for_selector("tbody :text('The moon')")
         forget_failures(at)
 
@@ -131,8 +130,8 @@ def test_an_index_without_anything_is_told_in_every_view(chromium: Any, folder: 
         at.page.wait_for_selector(f"main .notice:has-text('{says}')")
         for view in WORKS:
             go(at, f"{QUESTION}&tab={view}")
-            at.page.wait_for_selector(f"main > [role=status] .notice:has-text('{says}')")
-            at.page.wait_for_selector("#panel :is(.quiet, .notice, .budget, .stages) >> visible=true")
+            at.page.wait_for_selector(f"main .region-notice .notice:has-text('{says}')")
+            at.page.wait_for_selector("#panel :is(.quiet, .notice, .budget, .reasons) >> visible=true")
         go(at, f"{QUESTION}&chunk=notes%2Fmoon.md%230")
         at.page.wait_for_selector("#source .notice")
         go(at, "?view=index")
@@ -148,7 +147,7 @@ def test_a_lost_connection_is_told_in_every_view_and_can_be_tried_again(at_page:
     for view in WORKS:
         at_page.page.click(f"#tab-{view}")
         at_page.page.wait_for_selector(f"#panel {lost}")
-    at_page.page.click("text=The index")
+    at_page.page.click("[data-view=index]")
     at_page.page.wait_for_selector(f"main {lost}")
     at_page.page.evaluate(
         "history.pushState(null, '', '?chunk=notes%2Fmoon.md%230'); dispatchEvent(new Event('changed'))"
@@ -182,13 +181,13 @@ def test_an_answer_that_is_stopped_keeps_its_text_and_ends_the_work(
     with troubled("answer") as url, opened(chromium, url) as at:
         go(at, f"{QUESTION}&tab=answer")
         at.page.wait_for_selector(f".answer:has-text('{BEGUN}')")
-        assert at.page.locator(".sources li").count() > 0
+        assert at.page.locator(".answer .chip").count() > 0
         at.page.click("text=Stop")
         assert pipe.read_text() == "abandoned"  # which the language model writes once nobody waits for it
         at.page.wait_for_selector("#panel :text('Stopped')")
         assert BEGUN in at.page.inner_text(".answer")
         assert at.page.locator("text=Stop >> visible=true").count() == 1  # that it was, no button any more
-        at.page.click("#tab-passages")
+        at.page.click("#tab-answer")
         at.page.wait_for_selector(".hit")
 
 
@@ -244,12 +243,12 @@ def test_forged_headings_stay_the_text_of_one_button(chromium: Any, odd: str) ->
 
 def test_long_lists_come_in_parts_and_a_name_finds_a_document(chromium: Any, odd: str) -> None:
     with opened(chromium, odd) as at:
-        at.page.click("text=The index")
-        rows = at.page.locator("table:has(th:text('document')) tbody tr")
+        at.page.click("[data-view=index]")
+        rows = at.page.locator(".region-documents tbody tr")
         at.page.wait_for_selector("h2:has-text('3,003')")
         assert rows.count() == 100
         at.page.click("text=More")
-        at.page.wait_for_selector("table:has(th:text('document')) tbody tr >> nth=199")
+        at.page.wait_for_selector(".region-documents tbody tr >> nth=199")
         assert rows.count() == 200
         at.page.fill('[aria-label="Part of a document\'s name"]', "MOON-fa")
         at.page.click("text=Find")
@@ -284,7 +283,7 @@ def test_a_person_finds_out_what_a_file_says_now_and_what_became_of_a_page(chrom
         at.page.wait_for_selector("#source .facts :text('price')")
         go(at, "?q=how+often+comes+the+tide&tab=why")
         at.page.fill("#expected", "LAMPS")
-        at.page.click("button:text('Look')")
+        at.page.click("button:text('Explain')")
         at.page.click("#panel li button >> nth=0")
         at.page.click("text=Why not this one?")
         at.page.wait_for_selector("#source [role=status] p")

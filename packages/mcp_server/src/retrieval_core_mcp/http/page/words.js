@@ -94,7 +94,7 @@ export const DOUBTS = {
 
 export const FAILURES = {
   __proto__: null,
-  unreachable: "The server can't be reached. It may have stopped: look at the window where it was started.",
+  unreachable: "The server cannot be reached. It may have stopped: look at the window where it was started.",
   interrupted: "The connection was lost before the answer was complete.",
   unreadable: "The server sent something that this page can't read. Reload the page.",
   cancelled: "Stopped.",
