@@ -122,6 +122,51 @@ test("the header names what is searched", async () => {
   assert.match((await settled(() => view.settings(state))).textContent, /Search/);
 });
 
+test("why says what reranking did", async () => {
+  const { moved } = await import(`${PAGE}/why.js`);
+  const results = [{ rank: 1, scores: { fused: 0.1, rerank: 0.9 } }, { rank: 2, scores: { fused: 0.2, rerank: 0.1 } }];
+  assert.match(moved(results[0], { results }), /moved it from rank 2 to 1/);
+  assert.match(moved({ rank: 1, scores: { fused: 0.2 } }, { results }), /^Combined score 0\.2$/);
+});
+
+test("nothing in a document becomes an element or a link that runs", async () => {
+  const { reading } = await import(`${PAGE}/reading.js`);
+  const payloads = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg/onload=alert(1)>",
+    "<a href=javascript:alert(1)>x</a>",
+    "<iframe srcdoc='<script>alert(1)</script>'>", "<math><mtext><style><img src onerror=alert(1)>",
+      "<template><script>1</script></template>",
+    "javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\tscript:alert(1)", "\u0001javascript:alert(1)",
+      "data:text/html,<script>alert(1)</script>",
+    "vbscript:msgbox(1)", "&#106;avascript:alert(1)", "javascript&colon;alert(1)", "blob:https://a/b",
+      "file:///etc/passwd", "//evil.example",
+    "https://a.b/\"onmouseover=alert(1)", "https://a.b/')onload=alert(1)", "<!--><script>alert(1)</script>", "]]><script>alert(1)</script>",
+    "__proto__", "constructor", "{{constructor.constructor('alert(1)')()}}", "\u202egnp.exe"];
+  const places = [(x) => x, (x) => `[${x}](${x})`, (x) => `![${x}](${x})`, (x) => `[x](<${x}>)`, (x) => `# ${x}`, (x) =>
+    `- ${x}`, (x) => `> ${x}`,
+    (x) => `|a|\n|-|\n|${x}|`, (x) => `\`\`\`${x}\n${x}\n\`\`\``, (x) => `**${x}** _${x}_ \`${x}\``, (x) =>
+      `[a]: ${x}\n\n[a]`, (x) => `<${x}>`];
+  const allowed = new Set(["P", "H3", "H4", "H5", "UL", "OL", "LI", "BLOCKQUOTE", "TABLE", "THEAD", "TBODY", "TR",
+    "TH", "TD", "DIV", "PRE", "CODE",
+    "STRONG", "EM", "DEL", "A", "BUTTON", "MARK", "HR"]);
+  const check = (element) => {
+    assert.ok(allowed.has(element.tagName), element.tagName);
+    if (element.tagName === "A") assert.match(element.href, /^(https?|mailto):/);
+    else assert.equal(element.href, undefined);
+    assert.deepEqual(Object.keys(element.attributes).filter((name) => !["class", "role", "scope"].includes(name)
+      && !name.startsWith("aria-")), []);
+    element.children.filter((child) => typeof child !== "string").forEach(check);
+  };
+  for (const payload of payloads) {
+    for (const place of places) {
+      for (const form of ["markdown", "reflowed", "lines"]) {
+        const given = place(payload);
+        const marks = [{ kind: "hit", start: 1, end: given.length - 1 }];
+        box(reading(given, { form, marks })).children.forEach(check);
+      }
+    }
+  }
+});
+
 test("a source has its chunk, the cited words and the words of the query marked", async () => {
   const { showSource } = await import(`${PAGE}/source.js`);
   const panel = document.getElementById("source");

@@ -32,7 +32,7 @@ function reasons(state, hit, found) {
     h("p", {}, link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
       hit.section_path?.length > 0 && h("span", { class: "soft" }, ` · ${hit.section_path.join(" › ")}`)),
     scores(hit, found),
-    h("p", { class: "small" }, moved(hit)),
+    h("p", { class: "small" }, moved(hit, found)),
     h("p", { class: "small soft" }, matched(hit)));
 }
 
@@ -51,12 +51,13 @@ function matched(hit) {
   return words.length ? TEXT.matched(words.join(", ")) : TEXT.noWords;
 }
 
-// What reranking did: the rank by the fused scores against the rank in the results.
-function moved(hit) {
+// What reranking did: the rank that the combined scores give among the results, against their order.
+export function moved(hit, found) {
   const { fused, rerank } = hit.scores;
-  return [fused !== undefined && fused !== null && TEXT.fused(shortNumber(fused)),
-    rerank !== undefined && rerank !== null && TEXT.reranked(shortNumber(rerank), hit.rank)].filter(Boolean)
-      .join(" · ");
+  const isKnown = (value) => value !== undefined && value !== null;
+  const before = 1 + found.results.filter(({ scores: each }) => each.fused > fused).length;
+  return [isKnown(fused) && TEXT.fused(shortNumber(fused)),
+    isKnown(fused) && isKnown(rerank) && TEXT.reranked(before, hit.rank)].filter(Boolean).join(" · ");
 }
 
 // The score and rank of a chunk in each search, as a share of the best one, or of 1 if all are below.

@@ -178,9 +178,11 @@ export const TEXT = {
   noChunk: "This is no chunk. Open its document, and choose “Why not this one?” beside a chunk:",
   timeline: (time) => `Timeline: ${time} in total`,
   matched: (words) => `Matched words: ${words}`,
-  noWords: "No words of the query are in it: vector search found it.",
+  noWords: "No words of the query are marked in it.",
   fused: (value) => `Combined score ${value}`,
-  reranked: (value, rank) => `the reranker scored it ${value}, which makes it rank ${rank}`,
+  reranked: (before, after) => (before === after
+    ? `reranking kept it at rank ${after} of these results`
+    : `reranking moved it from rank ${before} to ${after} of these results`),
   notFound: "not found",
   rank: (rank) => `rank ${rank}`,
   vector: "vector search",
