@@ -33,6 +33,10 @@ export class FakeElement extends Node {
     this.attributes[name] = value;
   }
 
+  removeAttribute(name) {
+    delete this.attributes[name];
+  }
+
   addEventListener(name, act) {
     this.listeners[name] = act;
   }

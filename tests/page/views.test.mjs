@@ -139,7 +139,8 @@ test("nothing in a document becomes an element or a link that runs", async () =>
       "data:text/html,<script>alert(1)</script>",
     "vbscript:msgbox(1)", "&#106;avascript:alert(1)", "javascript&colon;alert(1)", "blob:https://a/b",
       "file:///etc/passwd", "//evil.example",
-    "https://a.b/\"onmouseover=alert(1)", "https://a.b/')onload=alert(1)", "<!--><script>alert(1)</script>", "]]><script>alert(1)</script>",
+    "https://a.b/\"onmouseover=alert(1)",
+    "https://a.b/')onload=alert(1)", "<!--><script>alert(1)</script>", "]]><script>alert(1)</script>",
     "__proto__", "constructor", "{{constructor.constructor('alert(1)')()}}", "\u202egnp.exe"];
   const places = [(x) => x, (x) => `[${x}](${x})`, (x) => `![${x}](${x})`, (x) => `[x](<${x}>)`, (x) => `# ${x}`, (x) =>
     `- ${x}`, (x) => `> ${x}`,

@@ -21,7 +21,6 @@ export function ask(main, state) {
     const names = ["form", "notice", "tabs", "panel"];
     regions = Object.fromEntries(names.map((name) => [name, h("div", { class: `region-${name}` })]));
     regions.panel.id = "panel";
-    regions.panel.setAttribute("role", "tabpanel");
     regions.notice.setAttribute("role", "status");
     fill(main, Object.values(regions));
   }
@@ -30,7 +29,10 @@ export function ask(main, state) {
     form(state));
   draw(regions.notice, JSON.stringify([state.index, state.indexes, indexes().revision]), () => [notice(state)]);
   draw(regions.tabs, JSON.stringify([Boolean(q), tab]), () => [q && tabs(state)]);
-  regions.panel.setAttribute("aria-labelledby", `tab-${tab || "answer"}`);
+  if (q) {
+    regions.panel.setAttribute("role", "tabpanel");
+    regions.panel.setAttribute("aria-labelledby", `tab-${tab || "answer"}`);
+  } else for (const name of ["role", "aria-labelledby"]) regions.panel.removeAttribute(name);
   regions.panel.hidden = !q && !indexes().isOver;
   panel(state);
 }

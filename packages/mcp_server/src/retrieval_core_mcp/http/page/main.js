@@ -19,6 +19,7 @@ addEventListener("changed", render);
 addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select");
   if (event.key === "Escape") {
+    if (hideTip()) return;
     const open = document.querySelector("details.menu[open]");
     if (open) {
       open.open = false;
@@ -33,6 +34,9 @@ addEventListener("keydown", (event) => {
 addEventListener("pointerdown", ({ target }) => {
   for (const open of document.querySelectorAll("details.menu[open]")) if (!open.contains(target)) open.open = false;
 });
+for (const name of ["focusin", "pointerover"]) {
+  addEventListener(name, ({ target }) => target.closest?.(".cite") || document.body.classList.remove("without-tips"));
+}
 for (const link of document.querySelectorAll("[data-view]")) {
   link.addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey) return;
@@ -65,6 +69,14 @@ function render() {
   showSource(state);
   if (isFirst && state.view === "ask" && !state.q) document.getElementById("question").focus();
   isFirst = false;
+}
+
+// Hide the quote that is shown, until another thing is pointed at or focused.
+function hideTip() {
+  const isShown = document.querySelector(".cite:hover, .cite:focus-within");
+  if (!isShown || document.body.classList.contains("without-tips")) return false;
+  document.body.classList.add("without-tips");
+  return true;
 }
 
 function titleOf({ view, q }) {
