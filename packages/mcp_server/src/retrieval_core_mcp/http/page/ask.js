@@ -139,7 +139,7 @@ function welcome(state) {
 // Up to three examples of what can be asked: titles, sections or sources, the most frequent first.
 export function examplesOf(about) {
   const fields = about?.fields ?? [];
-  const values = ["section_path", "title"].flatMap((wanted) => fields.find(({ name }) => name === wanted)?.examples
+  const values = ["section", "title"].flatMap((wanted) => fields.find(({ name }) => name === wanted)?.examples
     ?? []);
   return [...new Set(values.filter((value) => typeof value === "string" && value.trim().length > 3))].slice(0, 3);
 }
