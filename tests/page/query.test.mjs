@@ -6,7 +6,7 @@ import { test } from "node:test";
 const PAGE = "../../packages/mcp_server/src/retrieval_core_mcp/http/page";
 const { filtersOf, mergeFields, opening, operatorsOf, questionOf, rowsOf, searchOf, stateOf,
   valueOf } = await import(`${PAGE}/query.js`);
-const { copyOf, countVerified, doubtOf, marksOf, trustOf } = await import(`${PAGE}/verdict.js`);
+const { copyOf, countVerified, doubtOf, liveMarks, marksOf, trustOf } = await import(`${PAGE}/verdict.js`);
 const { citationOf, duration } = await import(`${PAGE}/words.js`);
 
 test("an address gives the state that made it", () => {
@@ -53,6 +53,7 @@ test("marks of an answer stand at its code points, invented ones apart", () => {
   const marks = marksOf({ text, sentences, sources: [source] });
   assert.deepEqual(marks.map(({ kind, start, end }) => [kind, text.slice(start, end)]),
     [["chip", "[1]"], ["doubt", "Air [9]."], ["invented", "[9]"]]);
+  assert.deepEqual(liveMarks(text, [source]).map(({ start, end }) => text.slice(start, end)), ["[1]"]);
   assert.equal(doubtOf({ check: { verdict: "contradicted", reason: "other figure" } }).reason, "other figure");
   assert.equal(doubtOf({ attributions: [{ problem: null }] }), null);
 });

@@ -7,7 +7,7 @@ import { reading } from "./reading.js";
 import { fallbacks, openChunk, problems } from "./results.js";
 import { addTurn, change, once, turnsOf } from "./store.js";
 import { shorten } from "./text.js";
-import { copyOf, countVerified, kindOf, marksOf, summaryOfDoubts, trustOf } from "./verdict.js";
+import { copyOf, countVerified, kindOf, liveMarks, marksOf, summaryOfDoubts, trustOf } from "./verdict.js";
 import { DOUBTS, FAILURES, TEXT, citationOf } from "./words.js";
 
 const MOST_QUOTES = 24;
@@ -64,7 +64,7 @@ export function answer(state, record) {
     h("span", { class: "quiet", role: "status" }, passages ? TEXT.writing : TEXT.searching));
   const end = record.problem && (record.problem.isCancelled ? TEXT.stopped : written && TEXT.brokenOff);
   return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state),
-    h("div", { class: "answer", dir: "auto" }, reading(written, { level: 2 })), isWaiting && stop,
+    h("div", { class: "answer", dir: "auto" }, draft(state, written, passages)), isWaiting && stop,
     end && h("p", { class: "quiet", role: "status" }, end), record.problem && problems(record.problem));
 }
 
@@ -85,6 +85,11 @@ function finished(state, record) {
     fallbacks(done),
     following(state, done),
   ];
+}
+
+function draft(state, written, passages) {
+  const draw = { chip: (mark, inner, { isFirst }) => isFirst && chip(state, mark) };
+  return reading(written, { marks: liveMarks(written, passages), draw, level: 2 });
 }
 
 function text(state, done) {
