@@ -75,7 +75,7 @@ function finished(state, record) {
   const doubts = summaryOfDoubts(done);
   const note = [kindOf(done), done.error].filter(Boolean);
   return [
-    h("div", { class: "answer", dir: "auto" }, text(state, done)),
+    h("div", { class: "answer", dir: "auto" }, text(state, done, record.value.passages ?? [])),
     note.map((each) => h("p", { class: "quiet small" }, each)),
     done.note && h("p", { class: "notice" }, done.note),
     h("p", { class: "trust small soft", title: done.confidence?.explanation ?? "" },
@@ -92,17 +92,22 @@ function draft(state, written, passages) {
   return reading(written, { marks: liveMarks(written, passages), draw, level: 2 });
 }
 
-function text(state, done) {
+function text(state, done, passages) {
   const draw = {
     doubt: (mark, inner, { isLast }) => [h("span", { class: `doubt is-${mark.problem}` }, inner),
       isLast && tip(h("button", { type: "button", class: "chip is-doubt", "aria-label": TEXT.whyDoubted }, "?"),
         [h("span", { class: "problem" }, mark.reason), mark.quote && h("q", { dir: "auto" }, shorten(mark.quote))])],
-    invented: (mark, inner, { isFirst }) => isFirst && tip(
-      h("button", { type: "button", class: "chip is-invented none", "aria-label": DOUBTS.unknown }, `[${mark.number}]`),
-      h("span", {}, DOUBTS.unknown)),
+    invented: (mark, inner, { isFirst }) => isFirst && invented(mark),
     chip: (mark, inner, { isFirst }) => isFirst && chip(state, mark),
   };
-  return reading(done.text, { marks: marksOf(done), draw, level: 2 });
+  return reading(done.text, { marks: marksOf(done, passages), draw, level: 2 });
+}
+
+// A number that is no source: there is no such passage, or it supports nothing.
+function invented({ number, problem }) {
+  const told = DOUBTS[problem] ?? DOUBTS.unknown;
+  const kind = `chip none${told === DOUBTS.unknown ? " is-invented" : ""}`;
+  return tip(h("button", { type: "button", class: kind, "aria-label": `[${number}] ${told}` }, `[${number}]`), told);
 }
 
 // A citation: its quote on hover and focus, its source on a click, opened at the quote.

@@ -3,8 +3,9 @@
 import { offsets } from "./text.js";
 import { DOUBTS, KINDS, citationOf, count, duration } from "./words.js";
 
-// Return the marks over an answer's text, in units: `doubt` for a sentence, `chip` or `invented` for a `[n]`.
-export function marksOf(answer) {
+// Return the marks over an answer's text, in units: `doubt` for a sentence, `chip` or `invented` for a `[n]`. A number
+// that the answer's sources don't have may still be one of the passages.
+export function marksOf(answer, passages = []) {
   const at = offsets(answer.text);
   const span = ([start, end]) => ({ start: at(start), end: at(end) });
   const marks = [];
@@ -13,7 +14,8 @@ export function marksOf(answer) {
     if (doubt) marks.push({ kind: "doubt", ...span(sentence.span), ...doubt });
     for (const each of sentence.attributions ?? []) {
       if (!each.marker) continue;
-      const source = each.citation ?? (answer.sources ?? []).find(({ number }) => number === each.number);
+      const source = each.citation ?? [...(answer.sources ?? []), ...passages].find(({ number }) =>
+        number === each.number);
       const kind = each.problem === "unknown" || !source ? "invented" : "chip";
       marks.push({ kind, ...span(each.marker), number: each.number, source, problem: each.problem ?? null });
     }
