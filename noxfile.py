@@ -43,6 +43,8 @@ NPM_PACKAGES = {
 """What the MCP server is tried with, by the folder that each is installed to."""
 AXE = "axe-core@4.10.3"
 """What looks for obstacles in the page, for those who hear it or use no mouse."""
+BIOME = "@biomejs/biome@2.6.8"
+"""The formatter and linter of the page's JavaScript and styles."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 """What the page is tried in, by the names that it is installed as."""
 GITHUB_FILES = {
@@ -255,6 +257,8 @@ def page(session: nox.Session) -> None:
     session.install("-e", f"{CORE}[documents,tokens]", "-e", f"./{SERVER}", *group("test", "test-node", "test-page"))
     place = Path(session.virtualenv.location).resolve() / "npm"
     install_node(session, AXE, place)
+    install_node(session, BIOME, place)
+    session.run(str(place / "node_modules/.bin/biome"), "check", "--error-on-warnings", ".", external=True)
     axe = {"AXE": str(place / "node_modules/axe-core/axe.min.js")}
     session.run("node", "--test", "tests/page")
     session.run("pytest", *PARALLEL, "tests/mcp/page", *session.posargs, env=axe)

@@ -5,12 +5,29 @@ class Node {}
 export class FakeElement extends Node {
   constructor(tag) {
     super();
-    Object.assign(this, { tagName: tag.toUpperCase(), children: [], attributes: {}, listeners: {}, dataset: {},
-      style: {} });
+    Object.assign(this, {
+      tagName: tag.toUpperCase(),
+      children: [],
+      attributes: {},
+      listeners: {},
+      dataset: {},
+      style: {},
+    });
     Object.assign(this, { className: "", id: "", hidden: false, isConnected: true, value: "", type: "" });
     this.classList = { toggle() {}, add() {}, remove() {} };
-    for (const name of ["href", "title", "rel", "target", "start", "tabIndex", "disabled", "checked", "dir", "open",
-      "onclick"]) {
+    for (const name of [
+      "href",
+      "title",
+      "rel",
+      "target",
+      "start",
+      "tabIndex",
+      "disabled",
+      "checked",
+      "dir",
+      "open",
+      "onclick",
+    ]) {
       if (name !== "onclick") this[name] = undefined;
     }
   }
@@ -88,19 +105,29 @@ export function install(answer) {
   const ids = new Map();
   const byId = (id) => ids.get(id) ?? ids.set(id, new FakeElement("div")).get(id);
   const values = new Map();
-  const sessionStorage = { getItem: (name) => values.get(name) ?? null, setItem: (name, value) => values.set(name,
-    value) };
+  const sessionStorage = {
+    getItem: (name) => values.get(name) ?? null,
+    setItem: (name, value) => values.set(name, value),
+  };
   const listeners = [];
   Object.assign(globalThis, {
     Element: FakeElement,
-    document: { createElement: (tag) => new FakeElement(tag), createElementNS: (_, tag) => new FakeElement(tag),
-      getElementById: byId, querySelector: () => null, querySelectorAll: () => [], body: new FakeElement("body") },
+    document: {
+      createElement: (tag) => new FakeElement(tag),
+      createElementNS: (_, tag) => new FakeElement(tag),
+      getElementById: byId,
+      querySelector: () => null,
+      querySelectorAll: () => [],
+      body: new FakeElement("body"),
+    },
     sessionStorage,
     location: { search: "", pathname: "/", hash: "", hostname: "localhost", href: "http://localhost/" },
     history: {},
     addEventListener: (name, act) => listeners.push([name, act]),
-    dispatchEvent: (event) => listeners.filter(([name]) => name === event.type).forEach(([, act]) => act(event)),
-    ResizeObserver: class { observe() {} },
+    dispatchEvent: (event) => X,
+    ResizeObserver: class {
+      observe() {}
+    },
     CSS: { escape: (text) => text },
     fetch: async (path, { body } = {}) => answer(path, body && JSON.parse(body)),
   });
@@ -108,7 +135,8 @@ export function install(answer) {
 
 export function box(children) {
   const element = new FakeElement("div");
-  element.append(...[children].flat(5).filter((child) => child !== null && child !== undefined && child !== false
-    && child !== ""));
+  element.append(
+    ...[children].flat(5).filter((child) => child !== null && child !== undefined && child !== false && child !== ""),
+  );
   return element;
 }

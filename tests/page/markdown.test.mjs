@@ -3,7 +3,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { formOf, parse, safe } from "../../packages/mcp_server/src/retrieval_core_mcp/http/page/markdown.js";
+import {
+  fenceAfter,
+  formOf,
+  parse,
+  safe,
+} from "../../packages/mcp_server/src/retrieval_core_mcp/http/page/markdown.js";
 import { cut, offsets, shorten, unitSpans } from "../../packages/mcp_server/src/retrieval_core_mcp/http/page/text.js";
 
 function runsOf(block) {
@@ -12,12 +17,17 @@ function runsOf(block) {
 }
 
 function shown(text, form) {
-  return parse(text, form).map((block) => runsOf(block).map(({ start, end }) => text.slice(start, end)).join(""));
+  return parse(text, form).map((block) =>
+    runsOf(block)
+      .map(({ start, end }) => text.slice(start, end))
+      .join(""),
+  );
 }
 
 function styled(text) {
-  return parse(text).flatMap(runsOf).map(({ start, end, styles, href }) => [text.slice(start, end), styles.join(" "),
-    href]);
+  return parse(text)
+    .flatMap(runsOf)
+    .map(({ start, end, styles, href }) => [text.slice(start, end), styles.join(" "), href]);
 }
 
 // Numbers that are the same each time.
@@ -29,26 +39,67 @@ function generator(seed) {
   };
 }
 
+test("code that is cut into chunks stays code", () => {
+  const [first, second] = ["Text\n```sh\nls\n", "# no heading\n```\n# Heading\n"];
+  assert.deepEqual([fenceAfter(first), fenceAfter(second, "```"), fenceAfter("~~~~\n~~~\n")], ["```", "", "~~~~"]);
+  assert.deepEqual(
+    parse(second, "markdown", "```").map(({ kind }) => kind),
+    ["code", "heading"],
+  );
+});
+
 test("blocks of a document", () => {
-  const text = "# The moon\n\nIt is *far*\naway.\n\n- one\n- two\n  - deep\n\n1. first\n\n"
-    + "| a | b |\n|---|---|\n| 1 | 2 |\n\n```sh\nls -l\n```\n> said\n> so\n\n---\nTitle\n=====\n";
-  assert.deepEqual(parse(text).map(({ kind }) => kind), ["heading", "paragraph", "list", "list", "table", "code",
-    "quote", "rule", "heading"]);
-  assert.deepEqual(shown(text), ["The moon", "It is far\naway.", "onetwodeep", "first", "ab12", "ls -l", "said\nso",
-    "", "Title"]);
+  const text =
+    "# The moon\n\nIt is *far*\naway.\n\n- one\n- two\n  - deep\n\n1. first\n\n" +
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n```sh\nls -l\n```\n> said\n> so\n\n---\nTitle\n=====\n";
+  assert.deepEqual(
+    parse(text).map(({ kind }) => kind),
+    ["heading", "paragraph", "list", "list", "table", "code", "quote", "rule", "heading"],
+  );
+  assert.deepEqual(shown(text), [
+    "The moon",
+    "It is far\naway.",
+    "onetwodeep",
+    "first",
+    "ab12",
+    "ls -l",
+    "said\nso",
+    "",
+    "Title",
+  ]);
 });
 
 test("styles and links", () => {
   assert.deepEqual(styled("a **b _c_** `d*` [e](https://x.y/z) ~~f~~"), [
-    ["a ", "", null], ["b ", "strong", null], ["c", "strong em", null], [" ", "", null], ["d*", "code", null],
-    [" ", "", null], ["e", "", "https://x.y/z"], [" ", "", null], ["f", "strike", null]]);
-  assert.deepEqual(styled("see https://a.b/c."), [["see ", "", null], ["https://a.b/c", "", "https://a.b/c"], [".", "",
-    null]]);
+    ["a ", "", null],
+    ["b ", "strong", null],
+    ["c", "strong em", null],
+    [" ", "", null],
+    ["d*", "code", null],
+    [" ", "", null],
+    ["e", "", "https://x.y/z"],
+    [" ", "", null],
+    ["f", "strike", null],
+  ]);
+  assert.deepEqual(styled("see https://a.b/c."), [
+    ["see ", "", null],
+    ["https://a.b/c", "", "https://a.b/c"],
+    [".", "", null],
+  ]);
 });
 
 test("what only looks like syntax stays", () => {
-  for (const text of ["2 * 3 * 4", "snake_case_name", "a ** b",
-    "`open", "[1] and [2]", "[x](y", "#hashtag", "a|b", "*"]) {
+  for (const text of [
+    "2 * 3 * 4",
+    "snake_case_name",
+    "a ** b",
+    "`open",
+    "[1] and [2]",
+    "[x](y",
+    "#hashtag",
+    "a|b",
+    "*",
+  ]) {
     assert.deepEqual(shown(text).join(""), text);
   }
 });
@@ -56,18 +107,61 @@ test("what only looks like syntax stays", () => {
 test("HTML is text, and links lead only to the web or to mail", () => {
   const text = "<img src=x onerror=alert(1)> <script>alert(1)</script>";
   assert.deepEqual(shown(text), [text]);
-  for (const bad of ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "\tjavascript:alert(1)", "data:text/html,x",
-    "vbscript:x", "file:///etc", "//x", "x", "blob:https://a/b", ""]) {
+  for (const bad of [
+    "javascript:alert(1)",
+    "JaVaScRiPt:alert(1)",
+    "\tjavascript:alert(1)",
+    "data:text/html,x",
+    "vbscript:x",
+    "file:///etc",
+    "//x",
+    "x",
+    "blob:https://a/b",
+    "",
+  ]) {
     assert.equal(safe(bad), null, bad);
-    assert.ok(styled(`[click](${bad})`).every(([, , href]) => !href), bad);
+    assert.ok(
+      styled(`[click](${bad})`).every(([, , href]) => !href),
+      bad,
+    );
   }
   assert.equal(styled("![alt](https://a/b.png)")[0][2], null);
 });
 
 test("runs are in order, inside the text, and hold every letter that is no target of a link", () => {
   const random = generator(7);
-  const pieces = ["a", "é", "😀", "**", "*", "_", "__", "~~", "`", "``", "```", "\n", "\n\n", " ", "  ", "# ", "- ",
-    "1. ", "> ", "|", "|--|", "\\", "x y", "<b>", "[", "]", "---", "\r\n", "=", "\t"];
+  const pieces = [
+    "a",
+    "é",
+    "😀",
+    "**",
+    "*",
+    "_",
+    "__",
+    "~~",
+    "`",
+    "``",
+    "```",
+    "\n",
+    "\n\n",
+    " ",
+    "  ",
+    "# ",
+    "- ",
+    "1. ",
+    "> ",
+    "|",
+    "|--|",
+    "\\",
+    "x y",
+    "<b>",
+    "[",
+    "]",
+    "---",
+    "\r\n",
+    "=",
+    "\t",
+  ];
   for (let round = 0; round < 4000; round += 1) {
     const text = Array.from({ length: random(30) }, () => pieces[random(pieces.length)]).join("");
     const blocks = parse(text);
@@ -78,15 +172,35 @@ test("runs are in order, inside the text, and hold every letter that is no targe
       done = end;
     }
     const letters = (given) => given.replace(/[^aéxyb\u{1f600}]/gu, "");
-    const languages = blocks.filter(({ kind }) => kind === "code").map(({ language }) => letters(language)).join("");
+    const languages = blocks
+      .filter(({ kind }) => kind === "code")
+      .map(({ language }) => letters(language))
+      .join("");
     const kept = letters(runs.map(({ start, end }) => text.slice(start, end)).join(""));
     if (!languages) assert.equal(kept, letters(text), JSON.stringify(text));
   }
 });
 
 test("hostile texts take no longer than plain ones of their length", () => {
-  const parts = ["[", "![", "*a ", "_a", "`", "``a", "> ", "- ", "[a](", "|", "\\", "http", "# ", "a\n", "~~", "a*",
-    "|\n|-|\n"];
+  const parts = [
+    "[",
+    "![",
+    "*a ",
+    "_a",
+    "`",
+    "``a",
+    "> ",
+    "- ",
+    "[a](",
+    "|",
+    "\\",
+    "http",
+    "# ",
+    "a\n",
+    "~~",
+    "a*",
+    "|\n|-|\n",
+  ];
   for (const part of parts) {
     const began = process.cpuUsage().user;
     parse(part.repeat(100_000 / part.length));
@@ -96,24 +210,48 @@ test("hostile texts take no longer than plain ones of their length", () => {
 
 test("lines that a page broke flow, and others stay", () => {
   const text = "The tide follows the moon\ntwice a day and it never\nstops.\nA second paragraph begins\nhere.";
-  assert.deepEqual(shown(text, "reflowed"), ["The tide follows the moon\ntwice a day and it never\nstops.",
-    "A second paragraph begins\nhere."]);
+  assert.deepEqual(shown(text, "reflowed"), [
+    "The tide follows the moon\ntwice a day and it never\nstops.",
+    "A second paragraph begins\nhere.",
+  ]);
   assert.deepEqual(shown("name: *a*\nprice: 2", "lines"), ["name: *a*\nprice: 2"]);
-  assert.deepEqual(["a.md", "a.pdf", "a.csv", "a.py", undefined].map(formOf), ["markdown", "reflowed", "lines",
-    "lines", "markdown"]);
+  assert.deepEqual(["a.md", "a.pdf", "a.csv", "a.py", undefined].map(formOf), [
+    "markdown",
+    "reflowed",
+    "lines",
+    "lines",
+    "markdown",
+  ]);
 });
 
 test("places of the service are code points", () => {
   const text = "😀 the 😀 moon";
-  assert.deepEqual(unitSpans(text, [[8, 12], [2, 5]]).map(([from, to]) => text.slice(from, to)), ["the", "moon"]);
+  assert.deepEqual(
+    unitSpans(text, [
+      [8, 12],
+      [2, 5],
+    ]).map(([from, to]) => text.slice(from, to)),
+    ["the", "moon"],
+  );
   assert.equal(offsets(text)(1), 2);
   assert.equal(shorten("😀".repeat(300), 280), `${"😀".repeat(280)}…`);
 });
 
 test("a mark over syntax marks the letters below it", () => {
   const text = "far **away** now";
-  const pieces = cut(parse(text).flatMap(runsOf), [{ start: 2, end: 8, name: "one" }, { start: 6, end: 15,
-    name: "two" }]);
-  assert.deepEqual(pieces.map(({ start, end, on }) => [text.slice(start, end), on.map(({ name }) => name).join(" ")]), [
-    ["fa", ""], ["r ", "one"], ["aw", "one two"], ["ay", "two"], [" no", "two"], ["w", ""]]);
+  const pieces = cut(parse(text).flatMap(runsOf), [
+    { start: 2, end: 8, name: "one" },
+    { start: 6, end: 15, name: "two" },
+  ]);
+  assert.deepEqual(
+    pieces.map(({ start, end, on }) => [text.slice(start, end), on.map(({ name }) => name).join(" ")]),
+    [
+      ["fa", ""],
+      ["r ", "one"],
+      ["aw", "one two"],
+      ["ay", "two"],
+      [" no", "two"],
+      ["w", ""],
+    ],
+  );
 });

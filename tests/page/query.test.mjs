@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 const PAGE = "../../packages/mcp_server/src/retrieval_core_mcp/http/page";
-const { filtersOf, mergeFields, opening, operatorsOf, questionOf, rowsOf, searchOf, stateOf,
-  valueOf } = await import(`${PAGE}/query.js`);
-const { copyOf, countVerified, doubtOf, liveMarks, marksOf, trustOf } = await import(`${PAGE}/verdict.js`);
+const { filtersOf, mergeFields, opening, operatorsOf, questionOf, rowsOf, searchOf, stateOf, typedValue } =
+  await import(`${PAGE}/query.js`);
+const { copyOf, doubtOf, liveMarks, marksOf, trustOf } = await import(`${PAGE}/verdict.js`);
 const { citationOf, duration } = await import(`${PAGE}/words.js`);
 
 test("an address gives the state that made it", () => {
@@ -31,11 +31,13 @@ test("operators and values fit the type of a field", () => {
   assert.deepEqual(operatorsOf({ types: ["text"] }), ["$text", "$eq", "$ne"]);
   assert.deepEqual(operatorsOf({ types: ["list of text"] }), ["$contains", "$eq", "$ne"]);
   assert.deepEqual(operatorsOf({ types: ["number"], min: 0, max: 9 }), ["$gte", "$lte", "$eq", "$ne"]);
-  assert.equal(valueOf("9", { types: ["number"] }), 9);
-  assert.equal(valueOf("9", { types: ["number", "text"] }, "$text"), "9");
-  assert.equal(valueOf("true", { types: ["boolean"] }), true);
-  const merged = mergeFields([{ name: "a", types: ["text"], min: 2, max: 3 }, { name: "a", types: ["number"], min: 1,
-    max: 2 }]);
+  assert.equal(typedValue("9", { types: ["number"] }), 9);
+  assert.equal(typedValue("9", { types: ["number", "text"] }, "$text"), "9");
+  assert.equal(typedValue("true", { types: ["boolean"] }), true);
+  const merged = mergeFields([
+    { name: "a", types: ["text"], min: 2, max: 3 },
+    { name: "a", types: ["number"], min: 1, max: 2 },
+  ]);
   assert.deepEqual(merged, [{ name: "a", types: ["text", "number"], examples: [], min: 1, max: 3 }]);
 });
 
@@ -48,26 +50,42 @@ test("an id of several indexes opens the chunk in its own", () => {
 test("marks of an answer stand at its code points, invented ones apart", () => {
   const text = "😀 far [1]. Air [9].";
   const source = { number: 1, document_id: "d", chunk_ids: ["d#0"], quotes: [] };
-  const sentences = [{ span: [0, 10], attributions: [{ number: 1, marker: [6, 9], citation: source }] },
-    { span: [11, 19], needs_source: true, attributions: [{ number: 9, marker: [15, 18], problem: "unknown" }] }];
+  const sentences = [
+    { span: [0, 10], attributions: [{ number: 1, marker: [6, 9], citation: source }] },
+    { span: [11, 19], needs_source: true, attributions: [{ number: 9, marker: [15, 18], problem: "unknown" }] },
+  ];
   const marks = marksOf({ text, sentences, sources: [source] });
-  assert.deepEqual(marks.map(({ kind, start, end }) => [kind, text.slice(start, end)]),
-    [["chip", "[1]"], ["doubt", "Air [9]."], ["invented", "[9]"]]);
-  assert.deepEqual(liveMarks(text, [source]).map(({ start, end }) => text.slice(start, end)), ["[1]"]);
+  assert.deepEqual(
+    marks.map(({ kind, start, end }) => [kind, text.slice(start, end)]),
+    [
+      ["chip", "[1]"],
+      ["doubt", "Air [9]."],
+      ["invented", "[9]"],
+    ],
+  );
+  assert.deepEqual(
+    liveMarks(text, [source]).map(({ start, end }) => text.slice(start, end)),
+    ["[1]"],
+  );
   assert.equal(doubtOf({ check: { verdict: "contradicted", reason: "other figure" } }).reason, "other figure");
   assert.equal(doubtOf({ attributions: [{ problem: null }] }), null);
 });
 
 test("trust, copies and citations", () => {
-  assert.deepEqual(countVerified([["exact", "equivalent"], ["exact", "not_found"], []]), { verified: 1, total: 3 });
+  const checks = [{ matches: true }, { matches: false }, { matches: true }];
+  assert.deepEqual(trustOf({ checks }), ["2/3 citations verified"]);
   assert.deepEqual(trustOf({ confidence: null }, {}), []);
-  assert.equal(trustOf({ confidence: { value: 0.9, retrieval: 0.85 } }, { checked: { verified: 1, total: 1 },
-    milliseconds: 820 }).join(" · "),
-    "Relevance 0.85 · confidence 0.90 · 1/1 citations verified · 820 ms");
+  const answer = { confidence: { value: 0.9, retrieval: 0.85 }, checks: [{ matches: true }] };
+  assert.equal(
+    trustOf(answer, { milliseconds: 820 }).join(" · "),
+    "Relevance 0.85 · confidence 0.90 · 1/1 citations verified · 820 ms",
+  );
   assert.equal(citationOf({ document_id: "a.md", lines: [3, 9] }), "a.md:3-9");
   assert.equal(citationOf({ source: "a.pdf", page_span: [2, 2], lines: [1, 2] }), "a.pdf, page 2");
-  const copy = copyOf({ text: "Far [1].", sources: [{ number: 1, title: "Moon", document_id: "a.md", lines: [1, 1],
-    quotes: [{ text: "far " }] }] });
+  const copy = copyOf({
+    text: "Far [1].",
+    sources: [{ number: 1, title: "Moon", document_id: "a.md", lines: [1, 1], quotes: [{ text: "far " }] }],
+  });
   assert.equal(copy, "Far [1].\n\n[1] Moon, a.md:1\n    “far”\n");
   assert.equal(duration(1500), "1.5 s");
 });

@@ -8,86 +8,166 @@ import { box, install } from "./fake_dom.mjs";
 const PAGE = "../../packages/mcp_server/src/retrieval_core_mcp/http/page";
 const text = "# Distance\n\nThe moon is **384,400 km** away.";
 const hit = {
-  id: "moon.md#0", rank: 1, score: 0.5, highlights: [[16, 20]], index: null, found_by: [],
+  id: "moon.md#0",
+  rank: 1,
+  score: 0.5,
+  highlights: [[16, 20]],
+  index: null,
+  found_by: [],
   scores: { dense: 0.8, dense_rank: 1, lexical: 3.2, lexical_rank: 2, fused: 0.03 },
-  chunk: { text, title: "The moon", source: "moon.md", document_id: "moon.md", section_path: ["Distance"], lines: [1,
-    3] },
+  chunk: {
+    text,
+    title: "The moon",
+    source: "moon.md",
+    document_id: "moon.md",
+    section_path: ["Distance"],
+    lines: [1, 3],
+  },
 };
 const found = {
-  results: [hit], stages: [{ stage: "dense", milliseconds: 3, attempts: 1, started_ms: 1, dropped: ["a"] }],
-  execution: { latency_ms: 5 }, degraded: [{ stage: "rerank", reason: "down" }], relevance: { value: 0.8,
-    unlikely: false },
+  results: [hit],
+  stages: [{ stage: "dense", milliseconds: 3, attempts: 1, started_ms: 1, dropped: ["a"] }],
+  execution: { latency_ms: 5 },
+  degraded: [{ stage: "rerank", reason: "down" }],
+  relevance: { value: 0.8, unlikely: false },
 };
-const source = { number: 1, document_id: "moon.md", title: "The moon", chunk_ids: ["moon.md#0"], lines: [1, 3],
-  quotes: [{ text: "384,400 km", span: [26, 36] }] };
+const source = {
+  number: 1,
+  document_id: "moon.md",
+  title: "The moon",
+  chunk_ids: ["moon.md#0"],
+  lines: [1, 3],
+  quotes: [{ text: "384,400 km", span: [26, 36] }],
+};
 const said = "The moon is 384,400 km away [1]. It has air [7].";
 const done = {
-  text: said, kind: "written", sources: [source], confidence: { value: 0.5, retrieval: 0.8 }, note: null,
+  text: said,
+  kind: "written",
+  sources: [source],
+  confidence: { value: 0.5, retrieval: 0.8 },
+  note: null,
+  checks: [{ number: 1, matches: true }],
   sentences: [
-    { text: said.slice(0, 32), span: [0, 32], needs_source: false, attributions: [{ number: 1, marker: [28, 31],
-      citation: source }] },
-    { text: said.slice(33), span: [33, 48], needs_source: true, attributions: [{ number: 7, marker: [44, 47],
-      problem: "unknown" }] },
+    {
+      text: said.slice(0, 32),
+      span: [0, 32],
+      needs_source: false,
+      attributions: [{ number: 1, marker: [28, 31], citation: source }],
+    },
+    {
+      text: said.slice(33),
+      span: [33, 48],
+      needs_source: true,
+      attributions: [{ number: 7, marker: [44, 47], problem: "unknown" }],
+    },
   ],
 };
 const requests = [];
 
-function answer(path, body) {
+function answer(path) {
   requests.push(path);
   const json = (value) => new Response(JSON.stringify(value));
   if (path === "/v1/explain") return json({ ...found, why: "Its rank is 1.", expected: hit });
   if (path === "/v1/answer") {
-    const events = [{ type: "retrieval_done", passages: [], relevance: { value: 0.8 } }, { type: "answer_chunk",
-      content: said },
-      { type: "done", answer: done }];
+    const events = [
+      { type: "retrieval_done", passages: [], relevance: { value: 0.8 } },
+      { type: "answer_chunk", content: said },
+      { type: "done", answer: done },
+    ];
     return new Response(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(""));
   }
-  if (path.endsWith("/quote")) return json({ verdict: body.quote === "384,400 km" ? "exact" : "not_found" });
   if (path === "/v1/context") {
-    return json({ ledger: [{ id: "moon.md#0", role: "primary", tokens: 9, outcome: "kept" }], max_tokens: 60,
+    return json({
+      ledger: [{ id: "moon.md#0", role: "primary", tokens: 9, outcome: "kept" }],
+      max_tokens: 60,
       token_count: 9,
-      context_pack: "The moon", note: "" });
+      context_pack: "The moon",
+      note: "",
+    });
   }
-  if (path === "/v1/indexes") return json({ indexes: [{ name: "docs", points_count: 3, indexed_vectors_count: 2,
-    vector_size: 4 }] });
-  if (path.startsWith("/v1/indexes/")) return json({ name: "docs", documents: 2, fields: [{ name: "title",
-    types: ["text"], examples: ["The moon"] }] });
+  if (path === "/v1/indexes")
+    return json({ indexes: [{ name: "docs", points_count: 3, indexed_vectors_count: 2, vector_size: 4 }] });
+  if (path.startsWith("/v1/indexes/"))
+    return json({ name: "docs", documents: 2, fields: [{ name: "title", types: ["text"], examples: ["The moon"] }] });
   if (path === "/v1/chunks/moon.md%230") {
-    return json({ text, metadata: { url: "https://a.b/moon" }, fields: { id: "moon.md#0", document_id: "moon.md",
-      title: "The moon",
-      span: [0, text.length], lines: [1, 3], metadata: { price: 2 }, section_path: [] } });
+    return json({
+      text,
+      metadata: { url: "https://a.b/moon" },
+      fields: {
+        id: "moon.md#0",
+        document_id: "moon.md",
+        title: "The moon",
+        span: [0, text.length],
+        lines: [1, 3],
+        metadata: { price: 2 },
+        section_path: [],
+      },
+    });
   }
   if (path.startsWith("/v1/documents/")) {
-    return json({ id: "moon.md", source: "moon.md", text: `${text}\n\nMore.`, offset: 0, length: text.length + 50,
-      chunks: [{ id: "moon.md#0", start: 0, end: text.length, section_path: [] }, { id: "moon.md#1",
-        start: text.length, end: text.length + 7, section_path: [] }] });
+    return json({
+      id: "moon.md",
+      source: "moon.md",
+      text: `${text}\n\nMore.`,
+      offset: 0,
+      length: text.length + 50,
+      chunks: [
+        { id: "moon.md#0", start: 0, end: text.length, section_path: [] },
+        { id: "moon.md#1", start: text.length, end: text.length + 7, section_path: [] },
+      ],
+    });
   }
-  if (path.startsWith("/v1/documents")) return json({ documents: [{ id: "moon.md", title: "The moon", chunks: 2 }],
-    total: 1 });
+  if (path.startsWith("/v1/documents"))
+    return json({ documents: [{ id: "moon.md", title: "The moon", chunks: 2 }], total: 1 });
   if (path === "/v1/chunks/gone") return new Response(JSON.stringify({ errors: ["no such chunk"] }), { status: 404 });
   return new Response("no JSON", { status: 500 });
 }
 
 install(answer);
-const state = { view: "ask", q: "how far", tab: "", mode: "", top: "", index: "", indexes: "", filters: "", doc: "",
-  chunk: "", of: "", at: "", other: "", talk: "" };
+const state = {
+  view: "ask",
+  q: "how far",
+  tab: "",
+  mode: "",
+  top: "",
+  index: "",
+  indexes: "",
+  filters: "",
+  doc: "",
+  chunk: "",
+  of: "",
+  at: "",
+  other: "",
+  talk: "",
+};
 
 // Draw until nothing is asked any more.
 async function settled(render) {
   let drawn;
   for (let turn = 0; turn < 8; turn += 1) {
     drawn = box(render());
-    await new Promise((resolve) => { setTimeout(resolve, 5); });
+    await new Promise((resolve) => {
+      setTimeout(resolve, 5);
+    });
   }
   return drawn;
 }
 
 test("cards of results have their words marked, and what cites them", async () => {
   const { cards, searched } = await import(`${PAGE}/results.js`);
-  await settled(() => { searched(state); return []; });
+  await settled(() => {
+    searched(state);
+    return [];
+  });
   const drawn = box(cards(state, searched(state).value, new Map([["moon.md#0", 1]])));
-  assert.deepEqual(drawn.all("mark").map((each) => each.textContent), ["moon"]);
-  assert.deepEqual(drawn.all("strong").map((each) => each.textContent), ["384,400 km"]);
+  assert.deepEqual(
+    drawn.all("mark").map((each) => each.textContent),
+    ["moon"],
+  );
+  assert.deepEqual(
+    drawn.all("strong").map((each) => each.textContent),
+    ["384,400 km"],
+  );
   assert.equal(drawn.all("cited")[0].textContent, "cited as [1]");
   assert.match(drawn.all("place")[0].textContent, /moon\.md · Distance · lines 1–3/);
 });
@@ -95,12 +175,24 @@ test("cards of results have their words marked, and what cites them", async () =
 test("an answer has chips with quotes, doubts with reasons, and a line of trust", async () => {
   const view = await import(`${PAGE}/answer.js`);
   const drawn = await settled(() => view.answer(state, view.answered(state)));
-  assert.deepEqual(drawn.all("chip").map((each) => each.textContent), ["[1]", "[7]", "?"]);
+  assert.deepEqual(
+    drawn.all("chip").map((each) => each.textContent),
+    ["[1]", "[7]", "?"],
+  );
   assert.match(drawn.all("tip")[0].textContent, /moon\.md:1-3384,400 km/);
-  assert.equal(drawn.all("doubt").map((each) => each.textContent).join("").startsWith("It has air"), true);
+  assert.equal(
+    drawn
+      .all("doubt")
+      .map((each) => each.textContent)
+      .join("")
+      .startsWith("It has air"),
+    true,
+  );
   assert.equal(drawn.all("problem").at(-1).textContent, "No source supports this sentence.");
-  assert.match(drawn.all("confidence")[0].textContent,
-    /^Relevance 0\.80 · confidence 0\.50 · 1\/1 citations verified · /);
+  assert.match(
+    drawn.all("confidence")[0].textContent,
+    /^Relevance 0\.80 · confidence 0\.50 · 1\/1 citations verified · /,
+  );
   assert.equal(requests.filter((path) => path === "/v1/answer").length, 1);
 });
 
@@ -117,44 +209,103 @@ test("every view to inspect is drawn from the same search", async () => {
 
 test("the header names what is searched", async () => {
   const view = await import(`${PAGE}/corpus.js`);
-  assert.match((await settled(() => view.corpus(state))).textContent,
-    /^docs 2 documents · 3 chunks · indexing: 66% embedded$/);
+  assert.match(
+    (await settled(() => view.corpus(state))).textContent,
+    /^docs 2 documents · 3 chunks · indexing: 66% embedded$/,
+  );
   assert.match((await settled(() => view.settings(state))).textContent, /Search/);
 });
 
 test("why says what reranking did", async () => {
   const { moved } = await import(`${PAGE}/why.js`);
-  const results = [{ rank: 1, scores: { fused: 0.1, rerank: 0.9 } }, { rank: 2, scores: { fused: 0.2, rerank: 0.1 } }];
+  const results = [
+    { rank: 1, scores: { fused: 0.1, rerank: 0.9 } },
+    { rank: 2, scores: { fused: 0.2, rerank: 0.1 } },
+  ];
   assert.match(moved(results[0], { results }), /moved it from rank 2 to 1/);
   assert.match(moved({ rank: 1, scores: { fused: 0.2 } }, { results }), /^Combined score 0\.2$/);
 });
 
 test("nothing in a document becomes an element or a link that runs", async () => {
   const { reading } = await import(`${PAGE}/reading.js`);
-  const payloads = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg/onload=alert(1)>",
+  const payloads = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg/onload=alert(1)>",
     "<a href=javascript:alert(1)>x</a>",
-    "<iframe srcdoc='<script>alert(1)</script>'>", "<math><mtext><style><img src onerror=alert(1)>",
-      "<template><script>1</script></template>",
-    "javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\tscript:alert(1)", "\u0001javascript:alert(1)",
-      "data:text/html,<script>alert(1)</script>",
-    "vbscript:msgbox(1)", "&#106;avascript:alert(1)", "javascript&colon;alert(1)", "blob:https://a/b",
-      "file:///etc/passwd", "//evil.example",
-    "https://a.b/\"onmouseover=alert(1)",
-    "https://a.b/')onload=alert(1)", "<!--><script>alert(1)</script>", "]]><script>alert(1)</script>",
-    "__proto__", "constructor", "{{constructor.constructor('alert(1)')()}}", "\u202egnp.exe"];
-  const places = [(x) => x, (x) => `[${x}](${x})`, (x) => `![${x}](${x})`, (x) => `[x](<${x}>)`, (x) => `# ${x}`, (x) =>
-    `- ${x}`, (x) => `> ${x}`,
-    (x) => `|a|\n|-|\n|${x}|`, (x) => `\`\`\`${x}\n${x}\n\`\`\``, (x) => `**${x}** _${x}_ \`${x}\``, (x) =>
-      `[a]: ${x}\n\n[a]`, (x) => `<${x}>`];
-  const allowed = new Set(["P", "H3", "H4", "H5", "UL", "OL", "LI", "BLOCKQUOTE", "TABLE", "THEAD", "TBODY", "TR",
-    "TH", "TD", "DIV", "PRE", "CODE",
-    "STRONG", "EM", "DEL", "A", "BUTTON", "MARK", "HR"]);
+    "<iframe srcdoc='<script>alert(1)</script>'>",
+    "<math><mtext><style><img src onerror=alert(1)>",
+    "<template><script>1</script></template>",
+    "javascript:alert(1)",
+    "JaVaScRiPt:alert(1)",
+    "java\tscript:alert(1)",
+    "\u0001javascript:alert(1)",
+    "data:text/html,<script>alert(1)</script>",
+    "vbscript:msgbox(1)",
+    "&#106;avascript:alert(1)",
+    "javascript&colon;alert(1)",
+    "blob:https://a/b",
+    "file:///etc/passwd",
+    "//evil.example",
+    'https://a.b/"onmouseover=alert(1)',
+    "https://a.b/')onload=alert(1)",
+    "<!--><script>alert(1)</script>",
+    "]]><script>alert(1)</script>",
+    "__proto__",
+    "constructor",
+    "{{constructor.constructor('alert(1)')()}}",
+    "\u202egnp.exe",
+  ];
+  const places = [
+    (x) => x,
+    (x) => `[${x}](${x})`,
+    (x) => `![${x}](${x})`,
+    (x) => `[x](<${x}>)`,
+    (x) => `# ${x}`,
+    (x) => `- ${x}`,
+    (x) => `> ${x}`,
+    (x) => `|a|\n|-|\n|${x}|`,
+    (x) => `\`\`\`${x}\n${x}\n\`\`\``,
+    (x) => `**${x}** _${x}_ \`${x}\``,
+    (x) => `[a]: ${x}\n\n[a]`,
+    (x) => `<${x}>`,
+  ];
+  const allowed = new Set([
+    "P",
+    "H3",
+    "H4",
+    "H5",
+    "UL",
+    "OL",
+    "LI",
+    "BLOCKQUOTE",
+    "TABLE",
+    "THEAD",
+    "TBODY",
+    "TR",
+    "TH",
+    "TD",
+    "DIV",
+    "PRE",
+    "CODE",
+    "STRONG",
+    "EM",
+    "DEL",
+    "A",
+    "BUTTON",
+    "MARK",
+    "HR",
+  ]);
   const check = (element) => {
     assert.ok(allowed.has(element.tagName), element.tagName);
     if (element.tagName === "A") assert.match(element.href, /^(https?|mailto):/);
     else assert.equal(element.href, undefined);
-    assert.deepEqual(Object.keys(element.attributes).filter((name) => !["class", "role", "scope"].includes(name)
-      && !name.startsWith("aria-")), []);
+    assert.deepEqual(
+      Object.keys(element.attributes).filter(
+        (name) => !["class", "role", "scope"].includes(name) && !name.startsWith("aria-"),
+      ),
+      [],
+    );
     element.children.filter((child) => typeof child !== "string").forEach(check);
   };
   for (const payload of payloads) {
@@ -172,14 +323,25 @@ test("a source has its chunk, the cited words and the words of the query marked"
   const { showSource } = await import(`${PAGE}/source.js`);
   const panel = document.getElementById("source");
   const open = { ...state, chunk: "moon.md#0", at: "26-36" };
-  await settled(() => { showSource(open); return []; });
+  await settled(() => {
+    showSource(open);
+    return [];
+  });
   assert.match(panel.textContent, /The moon/);
   assert.deepEqual(panel.all("is-hit").length, 1);
-  assert.deepEqual(panel.all("mark").map((each) => [each.textContent, each.className]), [["moon", ""], ["384,400 km",
-    "is-quote"]]);
+  assert.deepEqual(
+    panel.all("mark").map((each) => [each.textContent, each.className]),
+    [
+      ["moon", ""],
+      ["384,400 km", "is-quote"],
+    ],
+  );
   assert.equal(panel.all("a")[0].href, "https://a.b/moon");
   assert.match(panel.textContent, /Read on/);
-  await settled(() => { showSource({ ...state, chunk: "gone" }); return []; });
+  await settled(() => {
+    showSource({ ...state, chunk: "gone" });
+    return [];
+  });
   assert.match(panel.textContent, /no such chunk.*may have been removed/);
 });
 
@@ -187,20 +349,32 @@ test("the view of a question has a form, filters, the answer and its results", a
   const { ask } = await import(`${PAGE}/ask.js`);
   const main = box([]);
   const asked = { ...state, filters: '{"title":"The moon"}' };
-  await settled(() => { ask(main, asked); return []; });
+  await settled(() => {
+    ask(main, asked);
+    return [];
+  });
   assert.match(main.textContent, /title is The moon/);
   assert.equal(main.all("answer").length, 1);
   assert.equal(main.all("hit").length, 1);
-  await settled(() => { ask(main, { ...asked, filters: "{" }); return []; });
+  await settled(() => {
+    ask(main, { ...asked, filters: "{" });
+    return [];
+  });
   assert.match(main.textContent, /not valid JSON/);
-  await settled(() => { ask(main, { ...state, q: "" }); return []; });
+  await settled(() => {
+    ask(main, { ...state, q: "" });
+    return [];
+  });
   assert.match(main.textContent, /For example.*The moon/);
 });
 
 test("the files are listed with what they contain", async () => {
   const { library } = await import(`${PAGE}/library.js`);
   const main = box([]);
-  await settled(() => { library(main, { ...state, view: "index" }); return []; });
+  await settled(() => {
+    library(main, { ...state, view: "index" });
+    return [];
+  });
   assert.match(main.textContent, /1 chunk not embedded yet/);
   assert.match(main.textContent, /1 field to filter by/);
   assert.match(main.textContent, /This server is read-only/);
@@ -209,7 +383,10 @@ test("the files are listed with what they contain", async () => {
 
 test("whatever fails is a problem with a kind", async () => {
   const api = await import(`${PAGE}/api.js`);
-  for (const [path, kind] of [["/v1/chunks/gone", "missing"], ["/v1/nothing", "failed"]]) {
+  for (const [path, kind] of [
+    ["/v1/chunks/gone", "missing"],
+    ["/v1/nothing", "failed"],
+  ]) {
     await assert.rejects(api.get(path), (problem) => problem instanceof api.Problem && problem.kind === kind);
   }
   assert.equal(api.Problem.of(new DOMException("x", "AbortError")).isCancelled, true);

@@ -160,7 +160,7 @@ def test_doubts_about_an_answer_are_shown(at_page: Opened) -> None:
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab=answer")
     at_page.page.wait_for_selector(".confidence:has-text('0.42')")
     shown = at_page.page.inner_text("#panel")
-    assert at_page.page.get_attribute(".trust", "title") == "one of two is supported"
+    assert at_page.page.text_content(".trust .tip") == "one of two is supported"
     assert "a note of the service" in shown
     problems = at_page.page.locator(".chip.is-doubt + .tip .problem").all_text_contents()
     assert problems == ["A source contradicts this sentence.", *["No source supports this sentence."] * 2]

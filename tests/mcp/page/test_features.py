@@ -168,7 +168,7 @@ def test_files_of_several_kinds_are_dropped_and_indexed(chromium: Any, writing: 
         at.page.evaluate(DROP, [["mars.md", "# Mars\n\nMars is red.\n"], ["photo.jpg", "x"]])
         at.page.wait_for_selector(".uploads li:has-text('mars.md'):has-text('indexed')")
         at.page.wait_for_selector(".uploads .is-failed:has-text('photo.jpg'):has-text('cannot be read')")
-        at.page.wait_for_selector("tbody :text('uploads/tides.pdf')")
+        at.page.wait_for_selector(".region-documents tbody :text('uploads/tides.pdf')")
         at.errors.clear()  # the browser notes that there was no index at first
         assert at.page.locator(".uploads progress").count() == 0
         at.page.click("text=Ask")
@@ -190,7 +190,7 @@ def test_what_became_of_files_fits_and_is_told_to_everybody(
         at.page.set_input_files("#files", sorted(tmp_path.iterdir()))
         at.page.wait_for_selector(".uploads .is-failed")
         at.page.wait_for_function("document.getElementById('status').textContent.includes('1 failed')")
-        at.page.wait_for_selector("tbody :text('uploads/notes.md')")
+        at.page.wait_for_selector(".region-documents tbody :text('uploads/notes.md')")
         fits(at)
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import PlainTextResponse
 
+from retrieval_core.errors import RetrievalError
 from retrieval_core.index.serialization import event_to_json
 from retrieval_core.service import contents
-from retrieval_core.service.searching import answer_events
+from retrieval_core.service.searching import SourcesRequest, answer_events, check_sources
+from retrieval_core.types import AnswerDone
 from retrieval_core_mcp.http.admission import ending
 from retrieval_core_mcp.http.clients import while_connected
 from retrieval_core_mcp.http.contract import collection_of
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from retrieval_core.service.searching import AnswerRequest
+    from retrieval_core.service.service_context import ServiceContext
     from retrieval_core.service.uploads import UploadRequest
+    from retrieval_core.types import Citation, CitationCheck
     from retrieval_core_mcp.http.arguments import AnswerQuery
     from retrieval_core_mcp.http.handling import Asked
 
@@ -39,9 +44,12 @@ async def answer(asked: Asked, query: AnswerQuery) -> ASGIApp:
     """Answer a question with server-sent events."""
 
     async def events() -> AsyncGenerator[Mapping[str, Any]]:
-        async with aclosing(answer_events(asked.context, answer_request(query))) as answering:
+        request = answer_request(query)
+        async with aclosing(answer_events(asked.context, request)) as answering:
             async for event in answering:
-                yield event_to_json(event)
+                sources = event.answer.sources if isinstance(event, AnswerDone) else None
+                checks = None if sources is None else await _checks(asked.context, request, sources)
+                yield event_to_json(event, checks)
 
     following = events()
 
@@ -56,6 +64,19 @@ async def answer(asked: Asked, query: AnswerQuery) -> ASGIApp:
         return {"type": "error", "stage": "service", "error": type(error).__name__, "reason": problem.messages[0]}
 
     return EventStream(first, following, failed)
+
+
+async def _checks(
+    context: ServiceContext, request: AnswerRequest, sources: tuple[Citation, ...]
+) -> tuple[CitationCheck, ...] | None:
+    """Return the checks of an answer's sources against the index; ``None`` for a tenant, or if that fails."""
+    if not sources or context.tenant is not None:
+        return None if sources else ()
+    indexes = request.indexes or (None if request.index is None else (request.index,))
+    try:
+        return await check_sources(context, SourcesRequest(sources=sources, indexes=indexes))
+    except RetrievalError:
+        return None
 
 
 async def index_file(asked: Asked, upload: UploadRequest) -> ASGIApp:

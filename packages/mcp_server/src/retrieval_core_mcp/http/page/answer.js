@@ -1,16 +1,16 @@
 // The answer to a question, asked once, with its citations, its doubts and the line of trust.
 
-import { Problem, part, post, stream } from "./api.js";
+import { Problem, stream } from "./api.js";
 import { copyButton, h, link, say } from "./dom.js";
-import { opening, questionOf } from "./query.js";
+import { questionOf } from "./query.js";
 import { reading } from "./reading.js";
 import { fallbacks, openChunk, problems } from "./results.js";
 import { addTurn, change, once, turnsOf } from "./store.js";
 import { shorten } from "./text.js";
-import { copyOf, countVerified, kindOf, liveMarks, marksOf, summaryOfDoubts, trustOf } from "./verdict.js";
+import { copyOf, kindOf, liveMarks, marksOf, summaryOfDoubts, trustOf } from "./verdict.js";
 import { DOUBTS, FAILURES, TEXT, citationOf } from "./words.js";
 
-const MOST_QUOTES = 24;
+const MOST_QUOTED = 600;
 
 // Return the record of an answer: its value has `written`, `passages`, `relevance` and at the end `done` and `took`.
 export function answered(state) {
@@ -19,32 +19,22 @@ export function answered(state) {
   return once("answer", asked, async (signal, keep) => {
     const began = performance.now();
     let made = { written: "", passages: null, relevance: null, done: null };
-    await stream("/v1/answer", asked, (event) => {
-      if (event.type === "retrieval_done") {
-        made = { ...made, passages: event.passages ?? [], relevance: event.relevance?.value ?? null };
-      } else if (event.type === "answer_chunk") made = { ...made, written: made.written + event.content };
-      else if (event.type === "error") made = { ...made, error: event.reason };
-      else if (event.type === "done") made = { ...made, done: event.answer, took: performance.now() - began };
-      else return;
-      keep(made);
-    }, signal);
+    await stream(
+      "/v1/answer",
+      asked,
+      (event) => {
+        if (event.type === "retrieval_done") {
+          made = { ...made, passages: event.passages ?? [], relevance: event.relevance?.value ?? null };
+        } else if (event.type === "answer_chunk") made = { ...made, written: made.written + event.content };
+        else if (event.type === "error") made = { ...made, error: event.reason };
+        else if (event.type === "done") made = { ...made, done: event.answer, took: performance.now() - began };
+        else return;
+        keep(made);
+      },
+      signal,
+    );
     if (!made.done) throw new Problem("interrupted", [made.error ?? FAILURES.interrupted]);
     say(TEXT.complete);
-  });
-}
-
-// Return the record of whether the index still has each source's quotes, asked once for an answer.
-function checked(state, answer) {
-  return once("quotes", [state.index, state.indexes, answer.sources], async (signal) => {
-    let left = MOST_QUOTES;
-    const one = async (source) => {
-      const quotes = (source.quotes ?? []).slice(0, Math.max(0, left));
-      left -= quotes.length;
-      const { chunk, of } = opening(state, source.chunk_ids[0]);
-      const place = `/v1/chunks/${part(chunk)}/quote${of || state.index ? `?index=${part(of || state.index)}` : ""}`;
-      return Promise.all(quotes.map(async ({ text }) => (await post(place, { quote: text }, signal)).verdict));
-    };
-    return countVerified(await Promise.all(answer.sources.filter(({ quotes }) => quotes?.length).map(one)));
   });
 }
 
@@ -54,51 +44,72 @@ export function numbersOf(record) {
   return new Map(sources.flatMap(({ number, chunk_ids: ids }) => ids.map((id) => [id, number])));
 }
 
-export function answer(state, record) {
+// Draw an answer. `known` are the failures that the results below it show.
+export function answer(state, record, known) {
   const { written = "", passages, done } = record.value ?? {};
-  if (done) return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state), finished(state,
-    record));
+  if (done)
+    return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state), finished(state, record, known));
   const isWaiting = !record.isOver;
-  const stop = h("p", { class: "actions" }, h("button", { type: "button", id: "stop", onclick: record.stop },
-    TEXT.stop),
-    h("span", { class: "quiet", role: "status" }, passages ? TEXT.writing : TEXT.searching));
+  const stop = h(
+    "p",
+    { class: "actions" },
+    h("button", { type: "button", id: "stop", onclick: record.stop }, TEXT.stop),
+    h("span", { class: "quiet", role: "status" }, passages ? TEXT.writing : TEXT.searching),
+  );
   const end = record.problem && (record.problem.isCancelled ? TEXT.stopped : written && TEXT.brokenOff);
-  return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state),
-    h("div", { class: "answer", dir: "auto" }, draft(state, written, passages)), isWaiting && stop,
-    end && h("p", { class: "quiet", role: "status" }, end), record.problem && problems(record.problem));
+  return h(
+    "section",
+    { class: "answered", "aria-label": TEXT.answer },
+    turns(state),
+    h("div", { class: "answer", dir: "auto" }, draft(state, written, passages)),
+    isWaiting && stop,
+    end && h("p", { class: "quiet", role: "status" }, end),
+    record.problem && problems(record.problem),
+  );
 }
 
-function finished(state, record) {
+function finished(state, record, known) {
   const { done, relevance, took } = record.value;
-  const check = done.sources?.some(({ quotes }) => quotes?.length) ? checked(state, done) : null;
-  const trust = trustOf(done, { relevance, checked: check?.value, milliseconds: took });
+  const trust = trustOf(done, { relevance, milliseconds: took });
+  const explanation = done.confidence?.explanation;
   const doubts = summaryOfDoubts(done);
   const note = [kindOf(done), done.error].filter(Boolean);
   return [
     h("div", { class: "answer", dir: "auto" }, text(state, done, record.value.passages ?? [])),
     note.map((each) => h("p", { class: "quiet small" }, each)),
     done.note && h("p", { class: "notice" }, done.note),
-    h("p", { class: "trust small soft", title: done.confidence?.explanation ?? "" },
+    h(
+      "div",
+      { class: "trust small soft" },
       h("span", { class: "confidence" }, trust.join(" · ")),
+      explanation &&
+        tip(h("button", { type: "button", class: "chip", "aria-label": TEXT.whyTrusted }, "?"), explanation),
       doubts && [" · ", h("strong", { class: "doubts" }, doubts)],
-      h("span", { class: "grow" }), copyButton(TEXT.copyAnswer, () => copyOf(done))),
-    fallbacks(done),
+      h("span", { class: "grow" }),
+      copyButton(TEXT.copyAnswer, () => copyOf(done)),
+    ),
+    fallbacks(done, known),
     following(state, done),
   ];
 }
 
 function draft(state, written, passages) {
-  const draw = { chip: (mark, inner, { isFirst }) => isFirst && chip(state, mark) };
+  const draw = { chip: (mark, _inner, { isFirst }) => isFirst && chip(state, mark) };
   return reading(written, { marks: liveMarks(written, passages), draw, level: 2 });
 }
 
 function text(state, done, passages) {
   const draw = {
-    doubt: (mark, inner, { isLast }) => [h("span", { class: `doubt is-${mark.problem}` }, inner),
-      isLast && tip(h("button", { type: "button", class: "chip is-doubt", "aria-label": TEXT.whyDoubted }, "?"),
-        [h("span", { class: "problem" }, mark.reason), mark.quote && h("q", { dir: "auto" }, shorten(mark.quote))])],
-    invented: (mark, inner, { isFirst }) => isFirst && invented(mark),
-    chip: (mark, inner, { isFirst }) => isFirst && chip(state, mark),
+    doubt: (mark, inner, { isLast }) => [
+      h("span", { class: `doubt is-${mark.problem}` }, inner),
+      isLast &&
+        tip(h("button", { type: "button", class: "chip is-doubt", "aria-label": TEXT.whyDoubted }, "?"), [
+          h("span", { class: "problem" }, mark.reason),
+          mark.quote && quoted(mark.quote),
+        ]),
+    ],
+    invented: (mark, _inner, { isFirst }) => isFirst && invented(mark),
+    chip: (mark, _inner, { isFirst }) => isFirst && chip(state, mark),
   };
   return reading(done.text, { marks: marksOf(done, passages), draw, level: 2 });
 }
@@ -115,24 +126,44 @@ function chip(state, { number, source, problem }) {
   const quote = source.quotes?.[0];
   const label = TEXT.openSource(number, source.title || source.document_id);
   const at = quote?.span ? quote.span.join("-") : "";
-  const button = h("button", { type: "button", class: `chip${problem ? " none" : ""}`, "aria-label": label,
-    onclick: () => openChunk(state, source.chunk_ids[0], undefined, at) }, `[${number}]`);
-  return tip(button, [h("span", { class: "place" }, h("bdi", {}, citationOf(source))),
-    quote && h("q", { dir: "auto" }, shorten(quote.text)), problem && h("span", { class: "problem" },
-      DOUBTS[problem])]);
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: `chip${problem ? " none" : ""}`,
+      "aria-label": label,
+      onclick: () => openChunk(state, source.chunk_ids[0], undefined, at),
+    },
+    `[${number}]`,
+  );
+  return tip(button, [
+    h("span", { class: "place" }, h("bdi", {}, citationOf(source))),
+    quote && quoted(quote.text),
+    problem && h("span", { class: "problem" }, DOUBTS[problem]),
+  ]);
+}
+
+function quoted(text) {
+  return h("div", { class: "quoted", dir: "auto" }, reading(shorten(text, MOST_QUOTED), { isBare: true }));
 }
 
 let tips = 0;
 
 function tip(button, told) {
-  const id = `tip-${tips += 1}`;
+  tips += 1;
+  const id = `tip-${tips}`;
   button.setAttribute("aria-describedby", id);
   return h("span", { class: "cite" }, button, h("span", { class: "tip", role: "tooltip", id }, told));
 }
 
 function following(state, done) {
-  const field = h("input", { type: "search", id: "next", "aria-label": TEXT.askNext, placeholder: TEXT.askNext,
-    dir: "auto" });
+  const field = h("input", {
+    type: "search",
+    id: "next",
+    "aria-label": TEXT.askNext,
+    placeholder: TEXT.askNext,
+    dir: "auto",
+  });
   const on = (event) => {
     event.preventDefault();
     const q = field.value.trim();
@@ -144,7 +175,11 @@ function following(state, done) {
 function turns(state) {
   const told = turnsOf(state.talk);
   if (!told.length) return null;
-  return h("details", { class: "turns small" }, h("summary", {}, TEXT.earlier(told.length / 2)),
+  return h(
+    "details",
+    { class: "turns small" },
+    h("summary", {}, TEXT.earlier(told.length / 2)),
     told.map(({ role, content }) => h("p", { class: role === "user" ? "" : "soft", dir: "auto" }, content)),
-    link(TEXT.newConversation, () => change({ talk: "" })));
+    link(TEXT.newConversation, () => change({ talk: "" })),
+  );
 }

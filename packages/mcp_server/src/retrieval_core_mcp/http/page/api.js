@@ -3,7 +3,14 @@
 import { FAILURES } from "./words.js";
 
 const KINDS = {
-  __proto__: null, 400: "request", 401: "token", 403: "token", 404: "missing", 422: "request", 429: "busy", 503: "busy",
+  __proto__: null,
+  400: "request",
+  401: "token",
+  403: "token",
+  404: "missing",
+  422: "request",
+  429: "busy",
+  503: "busy",
 };
 
 // The one error of the page. `kind` is one of: unreachable, interrupted, unreadable, cancelled, token, missing,
@@ -96,7 +103,9 @@ export async function stream(path, body, take, signal) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const part = await reader.read().catch((error) => { throw Problem.of(error, "interrupted"); });
+    const part = await reader.read().catch((error) => {
+      throw Problem.of(error, "interrupted");
+    });
     if (part.done) return;
     const blocks = (rest + part.value).split("\n\n");
     rest = blocks.pop();

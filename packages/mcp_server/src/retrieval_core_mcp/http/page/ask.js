@@ -11,7 +11,12 @@ import { change, drop, forget, revisionOf } from "./store.js";
 import { TEXT } from "./words.js";
 import { whyKey } from "./why.js";
 
-const TABS = [["", TEXT.answerAndResults], ["why", TEXT.why], ["context", TEXT.context], ["compare", TEXT.compare]];
+const TABS = [
+  ["", TEXT.answerAndResults],
+  ["why", TEXT.why],
+  ["context", TEXT.context],
+  ["compare", TEXT.compare],
+];
 const LEFT = { chunk: "", doc: "", of: "", at: "" };
 let regions = null;
 let latest = null;
@@ -26,7 +31,8 @@ export function ask(main, state) {
   }
   const { q, tab } = state;
   draw(regions.form, JSON.stringify([q, state.filters, state.index, state.indexes, filtersKey(state)]), () =>
-    form(state));
+    form(state),
+  );
   draw(regions.notice, JSON.stringify([state.index, state.indexes, indexes().revision]), () => [notice(state)]);
   draw(regions.tabs, JSON.stringify([Boolean(q), tab]), () => [q && tabs(state)]);
   if (q) {
@@ -41,7 +47,7 @@ function panel(state) {
   const given = JSON.stringify({ ...state, ...LEFT });
   if (!state.q) {
     leave(null);
-    draw(regions.panel, JSON.stringify([given, indexes().revision]), () => welcome(state));
+    draw(regions.panel, JSON.stringify([given, indexes().revision, revisionOf("contents")]), () => welcome(state));
     return;
   }
   if (!state.tab && rowsOf(state.filters) !== null) {
@@ -77,7 +83,9 @@ function both(state) {
   leave(told);
   draw(regions.panel, "both", () => [h("div", { class: "region-answer" }), h("div", { class: "region-results" })]);
   const [top, below] = regions.panel.children;
-  draw(top, JSON.stringify([given, Boolean(told), revisionOf("answer", "quotes")]), () => [told && answer(state, told)]);
+  draw(top, JSON.stringify([given, Boolean(told), revisionOf("answer")]), () => [
+    told && answer(state, told, record.value.degraded),
+  ]);
   draw(below, JSON.stringify([given, record.revision, told?.isOver]), () => results(state, record, told));
   for (const card of below.querySelectorAll(".hit")) {
     const isOpen = card.dataset.chunk === state.chunk && card.dataset.index === state.of;
@@ -94,16 +102,29 @@ function results(state, record, told) {
 }
 
 function form(state) {
-  const field = h("input", { type: "search", id: "question", value: state.q, autocomplete: "off", spellcheck: true,
-    dir: "auto", maxLength: 10_000, placeholder: TEXT.placeholder, "aria-label": TEXT.question });
+  const field = h("input", {
+    type: "search",
+    id: "question",
+    value: state.q,
+    autocomplete: "off",
+    spellcheck: true,
+    dir: "auto",
+    maxLength: 10_000,
+    placeholder: TEXT.placeholder,
+    "aria-label": TEXT.question,
+  });
   const submit = (event) => {
     event.preventDefault();
     const q = field.value.trim();
     if (q === state.q && q) forget("search", "answer", "context");
     else change({ q, tab: "", talk: "", ...LEFT });
   };
-  return h("form", { onsubmit: submit, role: "search" },
-    h("div", { class: "question" }, field, h("button", { class: "main" }, TEXT.ask)), filters(state));
+  return h(
+    "form",
+    { onsubmit: submit, role: "search" },
+    h("div", { class: "question" }, field, h("button", { class: "main" }, TEXT.ask)),
+    filters(state),
+  );
 }
 
 function tabs(state) {
@@ -115,9 +136,20 @@ function tabs(state) {
     change({ tab: next });
     setTimeout(() => document.getElementById(`tab-${next || "answer"}`)?.focus());
   };
-  const one = ([name, text]) => h("button", { role: "tab", id: `tab-${name || "answer"}`, type: "button",
-    "aria-selected": String(name === state.tab), "aria-controls": "panel", tabIndex: name === state.tab ? 0 : -1,
-    onclick: () => change({ tab: name }) }, text);
+  const one = ([name, text]) =>
+    h(
+      "button",
+      {
+        role: "tab",
+        id: `tab-${name || "answer"}`,
+        type: "button",
+        "aria-selected": String(name === state.tab),
+        "aria-controls": "panel",
+        tabIndex: name === state.tab ? 0 : -1,
+        onclick: () => change({ tab: name }),
+      },
+      text,
+    );
   return h("div", { class: "tabs", role: "tablist", "aria-label": TEXT.inspect, onkeydown: go }, TABS.map(one));
 }
 
@@ -128,19 +160,26 @@ function welcome(state) {
   if (!all.value) return null;
   const [name] = askedIndexes(state, all.value.indexes);
   const about = name && contents(name).value;
-  const example = (text) => h("li", {}, link(h("bdi", {}, text), () => change({ q: text })));
+  const example = (text) =>
+    h(
+      "li",
+      {},
+      link(h("bdi", {}, text), () => change({ q: text })),
+    );
   const examples = examplesOf(about);
-  return h("div", { class: "quiet welcome" },
+  return h(
+    "div",
+    { class: "quiet welcome" },
     h("p", {}, about?.description || TEXT.welcome),
     examples.length > 0 && [h("p", { class: "small" }, TEXT.examples), h("ul", {}, examples.map(example))],
-    h("p", { class: "small" }, all.value.files ? link(TEXT.addFiles, () => change({ view: "index" })) : TEXT.readOnly));
+    h("p", { class: "small" }, all.value.files ? link(TEXT.addFiles, () => change({ view: "index" })) : TEXT.readOnly),
+  );
 }
 
-// Up to three examples of what can be asked: titles, sections or sources, the most frequent first.
+// Up to three examples of what can be asked: titles and sections of several words, the most frequent first.
 export function examplesOf(about) {
-  const fields = about?.fields ?? [];
-  const values = ["section", "title"].flatMap((wanted) => fields.find(({ name }) => name === wanted)?.examples
-    ?? []);
-  return [...new Set(values.filter((value) => typeof value === "string" && value.trim().length > 3))].slice(0, 3);
+  const values = ["title", "section"].flatMap(
+    (wanted) => about?.fields.find(({ name }) => name === wanted)?.examples ?? [],
+  );
+  return [...new Set(values.filter((value) => typeof value === "string" && /\S\s+\S/.test(value)))].slice(0, 3);
 }
-

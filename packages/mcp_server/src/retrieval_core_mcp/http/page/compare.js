@@ -18,8 +18,12 @@ export function compare(state) {
   const problem = here.problem ?? there.problem;
   if (problem) return [head, problems(problem)];
   if (!here.value || !there.value) return [head, h("p", { class: "quiet" }, TEXT.searching)];
-  const pair = h("div", { class: "pair" }, column(state, MODES[state.mode] ?? state.mode, here.value, there.value),
-    column(state, MODES[other] ?? other, there.value, here.value));
+  const pair = h(
+    "div",
+    { class: "pair" },
+    column(state, MODES[state.mode] ?? state.mode, here.value, there.value),
+    column(state, MODES[other] ?? other, there.value, here.value),
+  );
   connect(pair);
   return [head, pair, saving(state, here.value), lastReport()];
 }
@@ -29,38 +33,69 @@ const keyOf = (hit) => JSON.stringify([hit.index, hit.id]);
 // The results of one side, each with its rank on both.
 function column(state, name, found, beside) {
   const ranks = new Map(beside.results.map((hit) => [keyOf(hit), hit.rank]));
-  const entry = (hit) => h("li", { "data-key": keyOf(hit) },
-    link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
-    h("div", { class: "small soft" }, hit.section_path?.join(" › ")), moved(hit.rank, ranks.get(keyOf(hit))));
+  const entry = (hit) =>
+    h(
+      "li",
+      { "data-key": keyOf(hit) },
+      link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
+      h("div", { class: "small soft" }, hit.section_path?.join(" › ")),
+      moved(hit.rank, ranks.get(keyOf(hit))),
+    );
   const none = h("p", { class: "quiet" }, isIncomplete(found) ? TEXT.incomplete : TEXT.nothing);
-  return h("section", {}, h("h2", { class: "minor" }, name), fallbacks(found),
-    found.results.length ? h("ol", {}, found.results.map(entry)) : none);
+  return h(
+    "section",
+    {},
+    h("h2", { class: "minor" }, name),
+    fallbacks(found),
+    found.results.length ? h("ol", {}, found.results.map(entry)) : none,
+  );
 }
 
 function moved(here, there) {
   if (there === undefined) return h("div", { class: "moved" }, TEXT.onlyHere);
   const arrow = here === there ? `${here} = ${there}` : `${here} → ${there} ${there > here ? "↓" : "↑"}`;
-  return h("div", { class: "moved" }, h("span", { "aria-hidden": "true" }, arrow),
-    h("span", { class: "visually-hidden" }, here === there ? TEXT.sameRank : TEXT.bothRanks(here, there)));
+  return h(
+    "div",
+    { class: "moved" },
+    h("span", { "aria-hidden": "true" }, arrow),
+    h("span", { class: "visually-hidden" }, here === there ? TEXT.sameRank : TEXT.bothRanks(here, there)),
+  );
 }
 
 // A case for a test suite, as a file: the documents that are right are chosen here.
 function saving(state, found) {
   const names = [...new Set(found.results.map(({ document_id: id }) => id))];
-  const boxes = names.map((name) => h("label", { style: { display: "block" } },
-    h("input", { type: "checkbox", value: name }), " ", h("bdi", {}, name)));
+  const boxes = names.map((name) =>
+    h("label", { style: { display: "block" } }, h("input", { type: "checkbox", value: name }), " ", h("bdi", {}, name)),
+  );
   const save = (event) => {
     event.preventDefault();
     const chosen = boxes.map((box) => box.firstElementChild).filter(({ checked }) => checked);
-    const content = JSON.stringify({ name: "saved from the page", cases: [caseOf(state, chosen.map(({ value }) =>
-      value))] }, null, 2);
+    const content = JSON.stringify(
+      {
+        name: "saved from the page",
+        cases: [
+          caseOf(
+            state,
+            chosen.map(({ value }) => value),
+          ),
+        ],
+      },
+      null,
+      2,
+    );
     const url = URL.createObjectURL(new Blob([content], { type: "application/json" }));
     h("a", { href: url, download: "saved.retrieval.json" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   };
-  return h("form", { onsubmit: save }, h("h2", { class: "minor" }, TEXT.saveCase), h("p", { class: "small soft" },
-    TEXT.caseHint),
-    boxes, h("p", {}, h("button", {}, TEXT.save)));
+  return h(
+    "form",
+    { onsubmit: save },
+    h("h2", { class: "minor" }, TEXT.saveCase),
+    h("p", { class: "small soft" }, TEXT.caseHint),
+    boxes,
+    h("p", {}, h("button", {}, TEXT.save)),
+  );
 }
 
 // Return a case of a suite for what a state asks and the documents that it should find.

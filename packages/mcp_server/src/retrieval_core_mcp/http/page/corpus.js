@@ -59,8 +59,11 @@ export function corpus(state) {
   const total = sum(infos.map(({ points_count: number }) => number));
   const embedded = sum(infos.map(({ indexed_vectors_count: number, vector_size: width }) => (width ? number : null)));
   const isIndexing = total > 0 && embedded !== null && embedded < total;
-  const facts = [found !== null && documents(found), total !== null && chunks(total),
-    isIndexing && TEXT.embedding(`${Math.floor((embedded / total) * 100)}%`)].filter(Boolean);
+  const facts = [
+    found !== null && documents(found),
+    total !== null && chunks(total),
+    isIndexing && TEXT.embedding(`${Math.floor((embedded / total) * 100)}%`),
+  ].filter(Boolean);
   return [h("strong", {}, h("bdi", {}, corpusName(names, all))), h("span", { class: "soft" }, ` ${facts.join(" · ")}`)];
 }
 
@@ -73,20 +76,43 @@ export function corpusName(names, all) {
 export function settings(state) {
   const all = indexes().value?.indexes ?? [];
   const names = asked(state, all);
-  const mode = select(TEXT.searchBy, Object.entries(MODES), state.mode, (value) => change({ mode: value }),
-    { id: "mode" });
-  const top = h("input", { type: "number", id: "top", min: 1, max: 100, value: state.top, placeholder: "5",
-    "aria-label": TEXT.resultCount, onchange: ({ target }) => target.checkValidity()
-      && change({ top: target.value }) });
-  const box = ({ name }) => h("label", {}, h("input", { type: "checkbox", id: `index-${name}`, value: name,
-    checked: names.includes(name), onchange: (event) => choose(event, state, all) }), " ", h("bdi", {}, name));
-  return [h("label", {}, TEXT.searchBy, " ", mode), h("label", {}, TEXT.resultCount, " ", top),
-    all.length > 1 && h("fieldset", { id: "which" }, h("legend", {}, TEXT.chosenIndexes), all.map(box))];
+  const mode = select(TEXT.searchBy, Object.entries(MODES), state.mode, (value) => change({ mode: value }), {
+    id: "mode",
+  });
+  const top = h("input", {
+    type: "number",
+    id: "top",
+    min: 1,
+    max: 100,
+    value: state.top,
+    placeholder: "5",
+    "aria-label": TEXT.resultCount,
+    onchange: ({ target }) => target.checkValidity() && change({ top: target.value }),
+  });
+  const box = ({ name }) =>
+    h(
+      "label",
+      {},
+      h("input", {
+        type: "checkbox",
+        id: `index-${name}`,
+        value: name,
+        checked: names.includes(name),
+        onchange: (event) => choose(event, all),
+      }),
+      " ",
+      h("bdi", {}, name),
+    );
+  return [
+    h("label", {}, TEXT.searchBy, " ", mode),
+    h("label", {}, TEXT.resultCount, " ", top),
+    all.length > 1 && h("fieldset", { id: "which" }, h("legend", {}, TEXT.chosenIndexes), all.map(box)),
+  ];
 }
 
 // One index, or several that are searched as one; the last one can't be left out.
-function choose({ target }, state, all) {
-  const isAlone = (name) => /[\s:]/.test(name);  // whose name can't stand before an id
+function choose({ target }, all) {
+  const isAlone = (name) => /[\s:]/.test(name); // whose name can't stand before an id
   const { value: last, checked } = target;
   const boxes = [...target.closest("fieldset").querySelectorAll(":checked")].map(({ value }) => value);
   const chosen = boxes.filter((name) => !(checked && (isAlone(last) || isAlone(name))) || name === last);

@@ -11,7 +11,8 @@ export function h(tag, properties, ...children) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
-    else if (name === "value" && tag === "input") element.defaultValue = value;  // so what was typed since is known
+    else if (name === "value" && tag === "input")
+      element.defaultValue = value; // so what was typed since is known
     else if (name === "style") Object.assign(element.style, value);
     else if (name in element && !name.includes("-")) element[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
@@ -60,16 +61,31 @@ export function select(name, choices, chosen, act, more = {}) {
 }
 
 export function table(name, titles, rows, kind = "plain") {
-  const head = h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title))));
+  const head = h(
+    "thead",
+    {},
+    h(
+      "tr",
+      {},
+      titles.map((title) => h("th", { scope: "col" }, title)),
+    ),
+  );
   const body = rows instanceof Element ? rows : h("tbody", {}, rows);
   const all = h("table", { class: kind }, h("caption", { class: "visually-hidden" }, name), head, body);
   return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": name }, all);
 }
 
 export function copyButton(label, textOf, more = {}) {
-  return link(label, async ({ target }) => {
-    const text = await navigator.clipboard.writeText(textOf()).then(() => TEXT.copied, () => TEXT.notCopied);
-    say(text);
-    target.textContent = text;
-  }, more);
+  return link(
+    label,
+    async ({ target }) => {
+      const text = await navigator.clipboard.writeText(textOf()).then(
+        () => TEXT.copied,
+        () => TEXT.notCopied,
+      );
+      say(text);
+      target.textContent = text;
+    },
+    more,
+  );
 }

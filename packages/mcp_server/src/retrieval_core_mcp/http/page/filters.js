@@ -2,7 +2,7 @@
 
 import { fieldsOf } from "./corpus.js";
 import { fill, h, link, say, select } from "./dom.js";
-import { filtersOf, operatorsOf, rowsOf, valueOf } from "./query.js";
+import { filtersOf, operatorsOf, rowsOf, typedValue } from "./query.js";
 import { change, changed, revisionOf } from "./store.js";
 import { OPERATORS, TEXT } from "./words.js";
 
@@ -14,8 +14,12 @@ export const filtersKey = () => [isOpen, isOpen ? revisionOf("contents", "indexe
 export function filters(state) {
   const rows = rowsOf(state.filters);
   if (rows === null || rows.length) isOpen = true;
-  const details = h("details", { class: "filters", open: isOpen },
-    h("summary", { id: "filters" }, TEXT.filters(rows?.length ?? 0)), isOpen && body(state, rows));
+  const details = h(
+    "details",
+    { class: "filters", open: isOpen },
+    h("summary", { id: "filters" }, TEXT.filters(rows?.length ?? 0)),
+    isOpen && body(state, rows),
+  );
   details.addEventListener("toggle", () => {
     if (details.open === isOpen) return;
     isOpen = details.open;
@@ -40,10 +44,14 @@ function body(state, rows) {
 function line(rows, { field, operator, value }, place) {
   const rest = rows.filter((_, other) => other !== place);
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  return h("div", { class: "filter-row" },
+  return h(
+    "div",
+    { class: "filter-row" },
     h("span", {}, `${field} ${OPERATORS[operator] ?? operator} `, h("bdi", {}, text)),
-    link(TEXT.remove, () => change({ filters: filtersOf(rest), ...LEFT }),
-      { "aria-label": TEXT.removeFilterOn(field) }));
+    link(TEXT.remove, () => change({ filters: filtersOf(rest), ...LEFT }), {
+      "aria-label": TEXT.removeFilterOn(field),
+    }),
+  );
 }
 
 function adding(rows, fields) {
@@ -54,28 +62,41 @@ function adding(rows, fields) {
   const add = () => {
     const text = value.value.trim();
     if (text === "") return value.focus();
-    const row = { field: chosen.name, operator: operator.value, value: valueOf(text, chosen, operator.value) };
+    const row = { field: chosen.name, operator: operator.value, value: typedValue(text, chosen, operator.value) };
     say(TEXT.filterAdded);
     return change({ filters: filtersOf([...rows, row]), ...LEFT });
   };
   const show = () => {
-    operator = select(TEXT.condition, operatorsOf(chosen).map((name) => [name, OPERATORS[name]]), "", () => {});
+    operator = select(
+      TEXT.condition,
+      operatorsOf(chosen).map((name) => [name, OPERATORS[name]]),
+      "",
+      () => {},
+    );
     value = input(chosen);
     value.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
       event.preventDefault();
       add();
     });
-    const list = h("datalist", { id: "values" }, (chosen.examples ?? []).map((each) => h("option",
-      { value: String(each) })));
+    const list = h(
+      "datalist",
+      { id: "values" },
+      (chosen.examples ?? []).map((each) => h("option", { value: String(each) })),
+    );
     if (value.tagName === "INPUT" && value.type === "text") value.setAttribute("list", "values");
     const range = chosen.min !== undefined && chosen.min !== null && TEXT.range(chosen.min, chosen.max);
     fill(place, operator, value, list, range && h("span", { class: "small soft" }, range));
   };
-  const field = select(TEXT.field, fields.map(({ name }) => [name, name]), chosen.name, (name) => {
-    chosen = fields.find((each) => each.name === name);
-    show();
-  });
+  const field = select(
+    TEXT.field,
+    fields.map(({ name }) => [name, name]),
+    chosen.name,
+    (name) => {
+      chosen = fields.find((each) => each.name === name);
+      show();
+    },
+  );
   show();
   return h("div", { class: "filter-row" }, field, place, h("button", { type: "button", onclick: add }, TEXT.add));
 }
@@ -83,10 +104,14 @@ function adding(rows, fields) {
 function input({ types = [], min, max }) {
   const name = { "aria-label": TEXT.value };
   if (types.length && types.every((type) => type === "boolean")) {
-    return h("select", name, ["true", "false"].map((each) => h("option", {}, each)));
+    return h(
+      "select",
+      name,
+      ["true", "false"].map((each) => h("option", {}, each)),
+    );
   }
-  if (typeof min === "number") return h("input", { ...name, type: "number", step: "any", placeholder: TEXT.range(min,
-    max) });
+  if (typeof min === "number")
+    return h("input", { ...name, type: "number", step: "any", placeholder: TEXT.range(min, max) });
   if (/^\d{4}-\d\d-\d\d$/.test(min ?? "")) return h("input", { ...name, type: "date", min, max });
   return h("input", { ...name, type: "text", dir: "auto", size: 18 });
 }

@@ -29,15 +29,27 @@ export const contextKey = () => budget;
 function context(state) {
   const asked = questionOf(state, { max_tokens: budget ? Number(budget) : undefined });
   const record = once("context", asked, (signal) => post("/v1/context", asked, signal));
-  const field = h("input", { type: "number", id: "budget", min: 1, max: 1_000_000, value: budget,
-    placeholder: TEXT.asConfigured, "aria-label": TEXT.budget, style: { inlineSize: "9rem" } });
+  const field = h("input", {
+    type: "number",
+    id: "budget",
+    min: 1,
+    max: 1_000_000,
+    value: budget,
+    placeholder: TEXT.asConfigured,
+    "aria-label": TEXT.budget,
+    style: { inlineSize: "9rem" },
+  });
   const submit = (event) => {
     event.preventDefault();
     budget = field.value;
     dispatchEvent(new Event("changed"));
   };
-  const form = h("form", { class: "settings", onsubmit: submit }, h("label", {}, TEXT.budget, " ", field),
-    h("button", {}, TEXT.apply));
+  const form = h(
+    "form",
+    { class: "settings", onsubmit: submit },
+    h("label", {}, TEXT.budget, " ", field),
+    h("button", {}, TEXT.apply),
+  );
   if (record.problem) return [form, problems(record.problem)];
   return [form, record.value ? pack(state, record.value) : h("p", { class: "quiet" }, TEXT.searching)];
 }
@@ -46,20 +58,34 @@ function pack(state, { ledger, max_tokens: most, token_count: tokens, context_pa
   const kept = ledger.filter(({ outcome }) => outcome !== "dropped" && outcome !== "omitted");
   const share = (each) => `${((each.tokens ?? 0) / most) * 100}%`;
   const bars = kept.map((each) =>
-    h("i", { class: each.role, title: `${each.id}: ${each.tokens}`, style: { inlineSize: share(each) } }));
-  const row = (each) => h("tr", {}, h("td", {}, link(h("bdi", {}, each.id), () => openChunk(state, each.id))),
-    h("td", {}, ROLES[each.role] ?? each.role), h("td", { class: "number" }, shortNumber(each.tokens)),
-    h("td", {}, [each.outcome, each.reason].filter(Boolean).join(": ")));
+    h("i", { class: each.role, title: `${each.id}: ${each.tokens}`, style: { inlineSize: share(each) } }),
+  );
+  const row = (each) =>
+    h(
+      "tr",
+      {},
+      h(
+        "td",
+        {},
+        link(h("bdi", {}, each.id), () => openChunk(state, each.id)),
+      ),
+      h("td", {}, ROLES[each.role] ?? each.role),
+      h("td", { class: "number" }, shortNumber(each.tokens)),
+      h("td", {}, [each.outcome, each.reason].filter(Boolean).join(": ")),
+    );
   return [
     fallbacks({ degraded }),
     h("p", {}, h("strong", { class: "number" }, shortNumber(tokens)), TEXT.ofTokens(most)),
     h("div", { class: "budget", role: "img", "aria-label": `${tokens}${TEXT.ofTokens(most)}` }, bars),
     note && h("p", { class: "small" }, note),
-    h("p", { class: "actions" }, copyButton(TEXT.copy, () => text)),
+    h(
+      "p",
+      { class: "actions" },
+      copyButton(TEXT.copy, () => text),
+    ),
     h("pre", { class: "pack", dir: "auto", tabIndex: 0, "aria-label": TEXT.contextText }, text),
     h("h2", { class: "minor" }, TEXT.considered),
     table(TEXT.considered, TEXT.contextColumns, ledger.slice(0, MOST_ROWS).map(row)),
     ledger.length > MOST_ROWS && h("p", { class: "small soft" }, TEXT.andMore(ledger.length - MOST_ROWS)),
   ];
 }
-

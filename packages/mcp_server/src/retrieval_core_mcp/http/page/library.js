@@ -31,19 +31,23 @@ export function library(main, state) {
   if (!all.value || !name) return;
   const { files, writable } = all.value;
   draw(regions.adding, JSON.stringify([name, files]), () => [
-    files ? uploads(name, files) : h("p", { class: "small soft" }, TEXT.readOnly)]);
+    files ? uploads(name, files) : h("p", { class: "small soft" }, TEXT.readOnly),
+  ]);
   draw(regions.added, JSON.stringify([name, uploadsKey()]), () => uploaded(name));
   draw(regions.fields, JSON.stringify([name, revisionOf("contents")]), () => fields(name));
   draw(regions.search, JSON.stringify([name, wanted]), () => search());
   const records = cursors.map((cursor) => listed(name, cursor));
-  draw(regions.documents, JSON.stringify([name, wanted, cursors, revisionOf("documents"), writable]),
-    () => documents(state, name, records, writable));
+  draw(regions.documents, JSON.stringify([name, wanted, cursors, revisionOf("documents"), writable]), () =>
+    documents(state, name, records, writable),
+  );
 }
 
 function head(state, name) {
   const choices = several(state).map((each) => [each, each]);
-  const which = choices.length > 1
-    ? select(TEXT.index, choices, name, (value) => change({ of: value, chunk: "", doc: "" })) : h("bdi", {}, name);
+  const which =
+    choices.length > 1
+      ? select(TEXT.index, choices, name, (value) => change({ of: value, chunk: "", doc: "" }))
+      : h("bdi", {}, name);
   return h("h1", {}, TEXT.files, " · ", which);
 }
 
@@ -52,29 +56,54 @@ function facts(all, name) {
   const info = all.value?.indexes.find((each) => each.name === name);
   if (!info) return [];
   const { points_count: total, indexed_vectors_count: embedded, vector_size: width } = info;
-  const rows = [[TEXT.chunks, shortNumber(total)], [TEXT.vectors, width ? TEXT.vectorsOf(embedded,
-    width) : TEXT.noVectors]];
+  const rows = [
+    [TEXT.chunks, shortNumber(total)],
+    [TEXT.vectors, width ? TEXT.vectorsOf(embedded, width) : TEXT.noVectors],
+  ];
   const told = unusable(info);
-  return [h("dl", { class: "facts" }, rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)])),
+  return [
+    h(
+      "dl",
+      { class: "facts" },
+      rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]),
+    ),
     told && h("p", { class: "notice" }, told),
-    width > 0 && total > embedded && h("p", { class: "notice" }, TEXT.notEmbedded(total - embedded))];
+    width > 0 && total > embedded && h("p", { class: "notice" }, TEXT.notEmbedded(total - embedded)),
+  ];
 }
 
 function fields(name) {
   const record = contents(name);
   if (record.problem) return problems(record.problem);
   if (!record.value?.fields.length) return [];
-  const values = ({ min, max, examples }) => (min !== undefined && min !== null
-    ? TEXT.range(min, max) : (examples ?? []).slice(0, 5).join(", "));
-  const row = (field) => h("tr", {}, h("th", { scope: "row" }, field.name), h("td", {}, (field.types ?? []).join(", ")),
-    h("td", { class: "number" }, shortNumber(field.count)), h("td", {}, h("bdi", {}, values(field))));
-  return h("details", {}, h("summary", {}, TEXT.fields(record.value.fields.length)),
-    table(TEXT.fieldsToFilter, TEXT.fieldColumns, record.value.fields.map(row)));
+  const values = ({ min, max, examples }) =>
+    min !== undefined && min !== null ? TEXT.range(min, max) : (examples ?? []).slice(0, 5).join(", ");
+  const row = (field) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, field.name),
+      h("td", {}, (field.types ?? []).join(", ")),
+      h("td", { class: "number" }, shortNumber(field.count)),
+      h("td", {}, h("bdi", {}, values(field))),
+    );
+  return h(
+    "details",
+    {},
+    h("summary", {}, TEXT.fields(record.value.fields.length)),
+    table(TEXT.fieldsToFilter, TEXT.fieldColumns, record.value.fields.map(row)),
+  );
 }
 
 function search() {
-  const name = h("input", { type: "search", id: "document", value: wanted, "aria-label": TEXT.partOfName,
-    placeholder: TEXT.partOfName, dir: "auto" });
+  const name = h("input", {
+    type: "search",
+    id: "document",
+    value: wanted,
+    "aria-label": TEXT.partOfName,
+    placeholder: TEXT.partOfName,
+    dir: "auto",
+  });
   const find = (event) => {
     event.preventDefault();
     [wanted, cursors] = [name.value.trim(), [""]];
@@ -97,21 +126,38 @@ function documents(state, index, records, writable) {
     cursors = [...cursors, next];
     dispatchEvent(new Event("changed"));
   };
-  const none = known.length > 0 && !all.length && h("p", { class: "quiet" }, wanted
-    ? TEXT.noSuchName : TEXT.noDocuments);
-  return [h("h2", { class: "minor" }, TEXT.documents, " ", h("span", { class: "soft number" },
-    shortNumber(known[0]?.total))),
-    all.length > 0 && table(TEXT.documents, TEXT.documentColumns, all.map((each) => row(state, index, each, writable))),
-    none, failed && problems(failed.problem), next && h("p", {}, h("button", { id: "more", onclick: more }, TEXT.more)),
-    h("p", { class: "small soft" }, TEXT.skippedFiles)];
+  const none =
+    known.length > 0 && !all.length && h("p", { class: "quiet" }, wanted ? TEXT.noSuchName : TEXT.noDocuments);
+  return [
+    h("h2", { class: "minor" }, TEXT.documents, " ", h("span", { class: "soft number" }, shortNumber(known[0]?.total))),
+    all.length > 0 &&
+      table(
+        TEXT.documents,
+        TEXT.documentColumns,
+        all.map((each) => row(state, index, each, writable)),
+      ),
+    none,
+    failed && problems(failed.problem),
+    next && h("p", {}, h("button", { id: "more", onclick: more }, TEXT.more)),
+    h("p", { class: "small soft" }, TEXT.skippedFiles),
+  ];
 }
 
 function row(state, index, each, writable) {
   const open = () => change({ doc: each.id, chunk: "", at: "", of: state.indexes ? index : "" });
   const place = h("td", {}, writable && link(TEXT.remove, forgetIt, { class: "link small" }));
-  return h("tr", {}, h("td", {}, link(h("bdi", {}, each.title || each.id), open),
-    each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id))),
-    h("td", { class: "number" }, shortNumber(each.chunks)), place);
+  return h(
+    "tr",
+    {},
+    h(
+      "td",
+      {},
+      link(h("bdi", {}, each.title || each.id), open),
+      each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id)),
+    ),
+    h("td", { class: "number" }, shortNumber(each.chunks)),
+    place,
+  );
 
   async function forgetIt() {
     if (!confirm(TEXT.removeDocument(each.id))) return;

@@ -13,17 +13,20 @@ export function connect(pair) {
     const others = new Map([...right.querySelectorAll("[data-key]")].map((entry) => [entry.dataset.key, entry]));
     picture.replaceChildren();
     const [own, one, other] = [pair, left, right].map((each) => each.getBoundingClientRect());
-    const isReversed = one.left > other.left;  // right to left
+    const isReversed = one.left > other.left; // right to left
     const [from, to] = isReversed ? [one.left, other.right] : [one.right, other.left];
-    if (isReversed ? from <= to : from >= to) return;  // they stand below each other
+    if (isReversed ? from <= to : from >= to) return; // they stand below each other
     for (const entry of left.querySelectorAll("[data-key]")) {
       const beside = others.get(entry.dataset.key);
       if (!beside) continue;
-      const [start, end] = [[from - own.left, middle(entry) - own.top], [to - own.left, middle(beside) - own.top]];
+      const [start, end] = [
+        [from - own.left, middle(entry) - own.top],
+        [to - own.left, middle(beside) - own.top],
+      ];
       picture.append(line(entry.dataset.key, start, end));
     }
   };
-  new ResizeObserver(draw).observe(pair);  // which goes when the pair does
+  new ResizeObserver(draw).observe(pair); // which goes when the pair does
 }
 
 function middle(entry) {

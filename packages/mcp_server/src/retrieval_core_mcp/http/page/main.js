@@ -92,9 +92,19 @@ function tokenForm() {
     keepToken(field.value.trim());
   };
   setTimeout(() => field.focus());
-  return h("form", { onsubmit: keep }, h("h1", {}, TEXT.tokenTitle),
+  return h(
+    "form",
+    { onsubmit: keep },
+    h("h1", {}, TEXT.tokenTitle),
     hasToken() && h("p", { class: "notice", role: "alert" }, TEXT.tokenRefused),
     h("p", { class: "quiet" }, TEXT.tokenHint),
-    h("p", {}, h("label", { htmlFor: "token" }, TEXT.token, " "), field, " ", h("button", { class: "main" },
-      TEXT.goOn)));
+    h(
+      "p",
+      {},
+      h("label", { htmlFor: "token" }, TEXT.token, " "),
+      field,
+      " ",
+      h("button", { class: "main" }, TEXT.goOn),
+    ),
+  );
 }

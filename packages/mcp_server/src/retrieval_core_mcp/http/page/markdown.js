@@ -11,9 +11,10 @@ const MARKS = ["**", "__", "~~", "*", "_"];
 const STYLES = { __proto__: null, "**": "strong", __: "strong", "~~": "strike", "*": "em", _: "em" };
 
 // Return the blocks of a text. `form` is "markdown", "reflowed" (lines that a page broke) or "lines" (kept).
-export function parse(text, form = "markdown") {
+// `fence` begins the code that is open before the text.
+export function parse(text, form = "markdown", fence = "") {
   if (form === "lines") return text.trim() ? [{ kind: "lines", runs: [{ start: 0, end: text.length }] }] : [];
-  return form === "reflowed" ? reflow(text) : parseBlocks(text, linesOf(text));
+  return form === "reflowed" ? reflow(text) : parseBlocks(text, linesOf(text), fence);
 }
 
 // Return the form of a document's text, by the suffix of its name.
@@ -25,7 +26,7 @@ export function formOf(source) {
 
 function linesOf(text) {
   const lines = [];
-  for (let start = 0; start <= text.length;) {
+  for (let start = 0; start <= text.length; ) {
     const found = text.indexOf("\n", start);
     const stop = found === -1 ? text.length : found;
     lines.push({ start, end: stop > start && text[stop - 1] === "\r" ? stop - 1 : stop });
@@ -34,18 +35,40 @@ function linesOf(text) {
   return lines;
 }
 
-function parseBlocks(text, lines) {
+// Return the fence of the code that is open after a text, if `fence` was open before it.
+export function fenceAfter(text, fence = "") {
+  let open = fence;
+  for (const line of linesOf(text)) {
+    const begin = firstInk(text, line);
+    if (open) open = closes(text, line, open) ? "" : open;
+    else if (begin < line.end) open = fenceAt(text, line, begin);
+  }
+  return open;
+}
+
+function parseBlocks(text, lines, before) {
   const blocks = [];
-  for (let at = 0; at < lines.length;) {
+  let at = 0;
+  if (before) {
+    const [block, next] = code(text, lines, 0, before);
+    blocks.push(block);
+    at = next;
+  }
+  while (at < lines.length) {
     const line = lines[at];
     const begin = firstInk(text, line);
     if (begin === line.end) {
       at += 1;
       continue;
     }
-    const [block, next] = fence(text, lines, at, begin) ?? heading(text, lines, at, begin)
-      ?? rule(text, lines, at, begin) ?? table(text, lines, at) ?? list(text, lines, at)
-      ?? quote(text, lines, at, begin) ?? paragraph(text, lines, at);
+    const [block, next] =
+      fence(text, lines, at, begin) ||
+      heading(text, lines, at, begin) ||
+      rule(text, lines, at, begin) ||
+      table(text, lines, at) ||
+      list(text, lines, at) ||
+      quote(text, lines, at, begin) ||
+      paragraph(text, lines, at);
     blocks.push(block);
     at = next;
   }
@@ -64,24 +87,42 @@ function repeats(text, at, end) {
   return to - at;
 }
 
-function fence(text, lines, at, begin) {
-  const { end } = lines[at];
-  if (!"`~".includes(text[begin]) || repeats(text, begin, end) < 3) return null;
-  const count = repeats(text, begin, end);
-  const language = text.slice(begin + count, end).trim();
-  if (text[begin] === "`" && language.includes("`")) return null;
-  let last = at + 1;
-  while (last < lines.length && !closes(text, lines[last], text[begin], count)) last += 1;
-  const isEmpty = last === at + 1 || at + 1 === lines.length;
-  const runs = isEmpty ? [] : [{ start: lines[at + 1].start, end: lines[last - 1].end }];
-  return [{ kind: "code", language: language.slice(0, 40), runs: runs.filter((run) => run.end > run.start) }, last + 1];
+// Return the fence that begins code in a line, or the empty text.
+function fenceAt(text, { end }, begin) {
+  const count = "`~".includes(text[begin]) ? repeats(text, begin, end) : 0;
+  if (count < 3 || (text[begin] === "`" && text.slice(begin + count, end).includes("`"))) return "";
+  return text.slice(begin, begin + count);
 }
 
-function closes(text, line, mark, count) {
+function fence(text, lines, at, begin) {
+  const open = fenceAt(text, lines[at], begin);
+  return (
+    open &&
+    code(
+      text,
+      lines,
+      at + 1,
+      open,
+      text
+        .slice(begin + open.length, lines[at].end)
+        .trim()
+        .slice(0, 40),
+    )
+  );
+}
+
+function code(text, lines, first, open, language = "") {
+  let last = first;
+  while (last < lines.length && !closes(text, lines[last], open)) last += 1;
+  const run = last > first && { start: lines[first].start, end: lines[last - 1].end };
+  return [{ kind: "code", language, runs: run && run.end > run.start ? [run] : [] }, last + 1];
+}
+
+function closes(text, line, open) {
   const begin = firstInk(text, line);
-  if (text[begin] !== mark) return false;
+  if (text[begin] !== open[0]) return false;
   const found = repeats(text, begin, line.end);
-  return found >= count && text.slice(begin + found, line.end).trim() === "";
+  return found >= open.length && text.slice(begin + found, line.end).trim() === "";
 }
 
 function heading(text, lines, at, begin) {
@@ -204,8 +245,12 @@ function paragraph(text, lines, at) {
     const begin = firstInk(text, line);
     if (begin === line.end) break;
     const mark = text[begin];
-    if (last === at + 1 && (mark === "=" || mark === "-") && repeats(text, begin, line.end) >= 3
-      && trimmedEnd(text, begin, line.end) === begin + repeats(text, begin, line.end)) {
+    if (
+      last === at + 1 &&
+      (mark === "=" || mark === "-") &&
+      repeats(text, begin, line.end) >= 3 &&
+      trimmedEnd(text, begin, line.end) === begin + repeats(text, begin, line.end)
+    ) {
       return [{ kind: "heading", level: mark === "=" ? 1 : 2, runs: inline(text, [lines[at]]) }, last + 1];
     }
     if (mark === ">" || itemEnd(text, line) !== -1 || rule(text, lines, last, begin)) break;
@@ -236,7 +281,7 @@ function reflow(text) {
     }
     if (itemEnd(text, line) !== -1) close();
     const previous = runs.at(-1);
-    if (previous && text[previous.end - 1] !== "-") previous.end += 1;  // the line's end is drawn as a space
+    if (previous && text[previous.end - 1] !== "-") previous.end += 1; // the line's end is drawn as a space
     runs.push({ start, end });
     if (end - start < widest * 0.75 && ".:!?".includes(text[end - 1])) close();
   }
@@ -297,12 +342,12 @@ function join(text, parts) {
 
 function tokenize(text) {
   const tokens = [];
-  const without = new Set();  // lengths of backticks that have no end any more
+  const without = new Set(); // lengths of backticks that have no end any more
   let [plain, linkEnd, afterLink] = [0, -1, -1];
   const flush = (to) => {
     if (to > plain) tokens.push({ kind: "text", start: plain, end: to });
   };
-  for (let at = 0; at < text.length;) {
+  for (let at = 0; at < text.length; ) {
     if (at === linkEnd) {
       flush(at);
       tokens.push({ kind: "end" });
@@ -334,8 +379,8 @@ function tokenize(text) {
       tokens.push({ kind: "link", href: mark === "!" ? null : safe(link.target) });
       at = plain = link.start;
       [linkEnd, afterLink] = [link.end, link.after];
-    } else if (linkEnd === -1 && mark === "h" && (BARE.lastIndex = at, BARE.test(text))) {
-      let stop = BARE.lastIndex;
+    } else if (linkEnd === -1 && mark === "h" && bareEnd(text, at) > at) {
+      let stop = bareEnd(text, at);
       while (".,;:!?*_~".includes(text[stop - 1])) stop -= 1;
       flush(at);
       tokens.push({ kind: "text", start: at, end: stop, href: safe(text.slice(at, stop)) });
@@ -360,8 +405,14 @@ function tokenize(text) {
   return tokens;
 }
 
+// Return the end of an address that begins at a place, or the place if none does.
+function bareEnd(text, at) {
+  BARE.lastIndex = at;
+  return BARE.test(text) ? BARE.lastIndex : at;
+}
+
 function closing(text, from, count) {
-  for (let at = text.indexOf("`", from); at !== -1;) {
+  for (let at = text.indexOf("`", from); at !== -1; ) {
     const found = repeats(text, at, text.length);
     if (found === count) return at;
     at = text.indexOf("`", at + found);
@@ -374,10 +425,10 @@ function linkAt(text, at) {
   let depth = 0;
   for (let place = at; place < Math.min(text.length, at + LINK_TEXT); place += 1) {
     if (text[place] === "\\") place += 1;
-    else if (text[place] === "[" && (depth += 1) > 8) return null;
-    else if (text[place] === "]" && (depth -= 1) === 0) {
-      return text[place + 1] === "(" ? target(text, at + 1, place) : null;
-    }
+    else if (text[place] === "[") depth += 1;
+    else if (text[place] === "]") depth -= 1;
+    if (depth > 8) return null;
+    if (depth === 0) return text[place + 1] === "(" ? target(text, at + 1, place) : null;
   }
   return null;
 }
@@ -387,7 +438,8 @@ function target(text, start, end) {
   for (let place = end + 1; place < Math.min(text.length, end + LINK_TARGET); place += 1) {
     if (text[place] === "\n") return null;
     if (text[place] === "(") depth += 1;
-    if (text[place] === ")" && (depth -= 1) === 0) {
+    if (text[place] === ")") depth -= 1;
+    if (depth === 0) {
       const inner = text.slice(end + 2, place).trim();
       const leads = inner.startsWith("<") ? inner.slice(1, inner.indexOf(">")) : inner.split(/\s/)[0];
       return { start, end, after: place + 1, target: leads };

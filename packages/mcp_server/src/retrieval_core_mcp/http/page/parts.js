@@ -64,11 +64,25 @@ function pageRecord(state, id, number) {
 
 function page({ page: number, pages, width, height, boxes, picture: address }) {
   const percent = (value, whole) => `${(value / whole) * 100}%`;
-  const box = ([left, top, right, bottom]) => h("i", { style: { left: percent(left, width), top: percent(top, height),
-    width: percent(right - left, width), height: percent(bottom - top, height) } });
+  const box = ([left, top, right, bottom]) =>
+    h("i", {
+      style: {
+        left: percent(left, width),
+        top: percent(top, height),
+        width: percent(right - left, width),
+        height: percent(bottom - top, height),
+      },
+    });
   const name = TEXT.pageOf(number, pages);
-  return h("div", { "data-page": number },
-    h("figure", { class: "pdf", style: { marginInline: 0 } }, h("img", { src: address, alt: name, width, height }),
-      boxes.map(box)),
-    h("p", { class: "small soft" }, name, !boxes.length && TEXT.notOnPage));
+  return h(
+    "div",
+    { "data-page": number },
+    h(
+      "figure",
+      { class: "pdf", style: { marginInline: 0 } },
+      h("img", { src: address, alt: name, width, height }),
+      boxes.map(box),
+    ),
+    h("p", { class: "small soft" }, name, !boxes.length && TEXT.notOnPage),
+  );
 }

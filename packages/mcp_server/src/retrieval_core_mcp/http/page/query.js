@@ -4,8 +4,20 @@ import { Problem } from "./api.js";
 import { FAILURES } from "./words.js";
 
 export const DEFAULTS = {
-  view: "ask", q: "", tab: "", mode: "", top: "", index: "", indexes: "", filters: "", doc: "", chunk: "", of: "",
-  at: "", other: "", talk: "",
+  view: "ask",
+  q: "",
+  tab: "",
+  mode: "",
+  top: "",
+  index: "",
+  indexes: "",
+  filters: "",
+  doc: "",
+  chunk: "",
+  of: "",
+  at: "",
+  other: "",
+  talk: "",
 };
 const TABS = ["", "why", "context", "compare"];
 const VIEWS = ["ask", "index"];
@@ -70,7 +82,7 @@ export function operatorsOf(field) {
 }
 
 // Return a text that was typed as a value of a field.
-export function valueOf(text, field, operator = "$eq") {
+export function typedValue(text, field, operator = "$eq") {
   const types = field?.types ?? [];
   if (operator === "$text") return text;
   if (types.some((type) => type.includes("boolean")) && ["true", "false"].includes(text)) return text === "true";

@@ -8,9 +8,13 @@ import { TEXT } from "./words.js";
 const ELEMENTS = { __proto__: null, strong: "strong", em: "em", strike: "del", code: "code" };
 
 // Return the elements of a text. `marks` have units `start` and `end` and a `kind`; `draw[kind](mark, inner, place)`
-// wraps each piece of a mark, with `place.isFirst` and `place.isLast`. Headings begin at `level`.
-export function reading(text, { form = "markdown", marks = [], draw = {}, level = 3 } = {}) {
-  const blocks = parse(text, form);
+// wraps each piece of a mark, with `place.isFirst` and `place.isLast`. Headings begin at `level`; bare texts have
+// none, and nothing to press.
+export function reading(
+  text,
+  { form = "markdown", fence = "", marks = [], draw = {}, level = 3, isBare = false } = {},
+) {
+  const blocks = parse(text, form, fence);
   const pieces = piecesOf(blocks, marks);
   const [first, last] = [new Map(), new Map()];
   for (const list of pieces.values()) {
@@ -25,8 +29,9 @@ export function reading(text, { form = "markdown", marks = [], draw = {}, level 
     const place = { isFirst: first.get(mark) === piece, isLast: last.get(mark) === piece };
     return draw[mark.kind] ? draw[mark.kind](mark, inner, place) : h("mark", {}, inner);
   };
-  const show = (runs) => (pieces.get(runs) ?? []).map((piece) => onePiece(text, piece, wrap));
-  return blocks.map((block) => BLOCKS[block.kind](block, show, { text, level }));
+  const show = (runs) =>
+    (pieces.get(runs) ?? []).map((piece) => onePiece(text, isBare ? { ...piece, href: null } : piece, wrap));
+  return blocks.map((block) => BLOCKS[block.kind](block, show, { text, level, isBare }));
 }
 
 // Return the pieces of each list of runs, cut at the marks.
@@ -53,20 +58,34 @@ const BLOCKS = {
   __proto__: null,
   paragraph: ({ runs }, show) => h("p", { dir: "auto" }, show(runs)),
   lines: ({ runs }, show) => h("p", { dir: "auto", class: "is-kept" }, show(runs)),
-  heading: ({ runs, level: own }, show, { level }) => h(`h${Math.min(6, level + own - 1)}`, { dir: "auto" },
-    show(runs)),
+  heading: ({ runs, level: own }, show, { level, isBare }) =>
+    h(isBare ? "p" : `h${Math.min(6, level + own - 1)}`, { dir: "auto" }, show(runs)),
   quote: ({ runs }, show) => h("blockquote", { dir: "auto" }, show(runs)),
   rule: () => h("hr", {}),
-  code({ runs, language }, show, { text }) {
+  code({ runs, language }, show, { text, isBare }) {
+    if (isBare) return h("pre", {}, h("code", {}, show(runs)));
     const copy = copyButton(TEXT.copy, () => runs.map(({ start, end }) => text.slice(start, end)).join(""));
     const code = h("pre", { tabIndex: 0, "aria-label": language || "code" }, h("code", {}, show(runs)));
     return h("div", { class: "code" }, copy, code);
   },
-  table({ head, rows }, show) {
-    const top = h("thead", {}, h("tr", {}, head.map((runs) => h("th", { scope: "col", dir: "auto" }, show(runs)))));
-    const one = (row) => h("tr", {}, row.map((runs) => h("td", { dir: "auto" }, show(runs))));
+  table({ head, rows }, show, { isBare }) {
+    const top = h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        head.map((runs) => h("th", { scope: "col", dir: "auto" }, show(runs))),
+      ),
+    );
+    const one = (row) =>
+      h(
+        "tr",
+        {},
+        row.map((runs) => h("td", { dir: "auto" }, show(runs))),
+      );
     const all = h("table", { class: "plain" }, top, h("tbody", {}, rows.map(one)));
-    return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": TEXT.table }, all);
+    return isBare ? all : h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": TEXT.table }, all);
   },
   list({ items, isOrdered }, show) {
     const make = ({ marker }) => (/\d/.test(marker) ? h("ol", { start: parseInt(marker, 10) }) : h("ul", {}));

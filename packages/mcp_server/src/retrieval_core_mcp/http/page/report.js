@@ -31,22 +31,47 @@ function shown(report) {
   const more = h("p", {});
   const left = [...report.not_passed];
   const open = (query) => change({ q: query, tab: "", chunk: "", doc: "", of: "", at: "" });
-  const one = ({ query, problems: told, documents }) => h("tr", {}, h("td", {}, link(h("bdi", {}, query), () =>
-    open(query))),
-    h("td", {}, told.map((each) => h("div", { dir: "auto" }, each))),
-    h("td", {}, documents.map((each) => h("div", {}, h("bdi", {}, each)))));
+  const one = ({ query, problems: told, documents }) =>
+    h(
+      "tr",
+      {},
+      h(
+        "td",
+        {},
+        link(h("bdi", {}, query), () => open(query)),
+      ),
+      h(
+        "td",
+        {},
+        told.map((each) => h("div", { dir: "auto" }, each)),
+      ),
+      h(
+        "td",
+        {},
+        documents.map((each) => h("div", {}, h("bdi", {}, each))),
+      ),
+    );
   const next = () => {
     rows.append(...left.splice(0, AT_A_TIME).map(one));
     more.replaceChildren(...(left.length ? [h("button", { onclick: next }, TEXT.more)] : []));
   };
   next();
-  const criterion = ({ code, text, value, target, verdict }) => h("tr", {}, h("th", { scope: "row" },
-    `${text} (${code})`),
-    h("td", { class: "number" }, shortNumber(value)), h("td", { class: "number" }, shortNumber(target)), h("td", {},
-      verdict));
-  const means = Object.entries(report.means).map(([name, value]) => `${name} ${shortNumber(value)}`).join(" · ");
-  return [h("p", {}, h("strong", {}, h("bdi", {}, report.suite)), TEXT.report(day(report.timestamp), report)),
+  const criterion = ({ code, text, value, target, verdict }) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, `${text} (${code})`),
+      h("td", { class: "number" }, shortNumber(value)),
+      h("td", { class: "number" }, shortNumber(target)),
+      h("td", {}, verdict),
+    );
+  const means = Object.entries(report.means)
+    .map(([name, value]) => `${name} ${shortNumber(value)}`)
+    .join(" · ");
+  return [
+    h("p", {}, h("strong", {}, h("bdi", {}, report.suite)), TEXT.report(day(report.timestamp), report)),
     means && h("p", { class: "small soft" }, means),
     report.criteria.length > 0 && table(TEXT.criteria, TEXT.criteriaColumns, report.criteria.map(criterion)),
-    report.not_passed.length > 0 && [table(TEXT.notPassed, TEXT.notPassedColumns, rows), more]];
+    report.not_passed.length > 0 && [table(TEXT.notPassed, TEXT.notPassedColumns, rows), more],
+  ];
 }

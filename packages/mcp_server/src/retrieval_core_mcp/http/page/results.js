@@ -27,10 +27,12 @@ export function problems(problem) {
   return problem.canRetry ? [...told, again] : told;
 }
 
-// Everything that failed or fell back.
-export function fallbacks(found) {
-  return (found.degraded ?? []).map(({ stage, reason }) =>
-    h("p", { class: "notice" }, h("strong", {}, FALLBACKS[stage] ?? stage), `: ${reason}`));
+// Everything that failed or fell back, without what is known from elsewhere.
+export function fallbacks(found, known = []) {
+  const isNew = (each) => !known.some(({ stage, reason }) => stage === each.stage && reason === each.reason);
+  return (found.degraded ?? [])
+    .filter(isNew)
+    .map(({ stage, reason }) => h("p", { class: "notice" }, h("strong", {}, FALLBACKS[stage] ?? stage), `: ${reason}`));
 }
 
 // A warning about a filter is no failure of the search.
@@ -51,7 +53,11 @@ export function nothing(state, found) {
 
 // The numbered cards of results; `cited` has the numbers of the answer's sources by the ids of their chunks.
 export function cards(state, found, cited = new Map()) {
-  return h("ol", { class: "hits" }, found.results.map((hit) => card(state, hit, cited)));
+  return h(
+    "ol",
+    { class: "hits" },
+    found.results.map((hit) => card(state, hit, cited)),
+  );
 }
 
 export function nameOf(hit) {
@@ -61,24 +67,44 @@ export function nameOf(hit) {
 function card(state, hit, cited) {
   const marks = unitSpans(hit.text, hit.highlights).map(([start, end]) => ({ kind: "hit", start, end }));
   const isLong = hit.text.length > LONG;
-  const body = h("div", { class: `passage${isLong ? " is-short" : ""}`, dir: "auto" },
-    reading(hit.text, { form: formOf(hit.source), marks, level: 3 }));
-  const more = isLong && link(TEXT.showAll, ({ target }) => {
-    body.classList.remove("is-short");
-    target.remove();
-  });
+  const body = h(
+    "div",
+    { class: `passage${isLong ? " is-short" : ""}`, dir: "auto" },
+    reading(hit.text, { form: formOf(hit.source), marks, level: 3 }),
+  );
+  const more =
+    isLong &&
+    link(TEXT.showAll, ({ target }) => {
+      body.classList.remove("is-short");
+      target.remove();
+    });
   const number = cited.get(hit.index ? `${hit.index}:${hit.id}` : hit.id);
-  const place = [hit.index && TEXT.inIndex(hit.index), hit.section_path?.join(" › "),
-    pageRange(hit.page_span, hit.source), !hit.page_span && lineRange(hit.lines)].filter(Boolean).join(" · ");
-  const title = h("button", { id: `hit-${hit.rank}`, onclick: () => openChunk(state, hit.id, hit.index) },
-    h("bdi", {}, nameOf(hit)));
+  const place = [
+    hit.index && TEXT.inIndex(hit.index),
+    hit.section_path?.join(" › "),
+    pageRange(hit.page_span, hit.source),
+    !hit.page_span && lineRange(hit.lines),
+  ]
+    .filter(Boolean)
+    .join(" · ");
+  const title = h(
+    "button",
+    { id: `hit-${hit.rank}`, onclick: () => openChunk(state, hit.id, hit.index) },
+    h("bdi", {}, nameOf(hit)),
+  );
   const found = (hit.found_by ?? []).map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ");
   const kept = [...new Set((rowsOf(state.filters) ?? []).map(({ field }) => field))]
     .filter((field) => Object.hasOwn(hit.metadata ?? {}, field))
-    .map((field) => `${field}: ${[hit.metadata[field]].flat().join(", ")}`).join(" · ");
-  return h("li", { class: "hit", "data-chunk": hit.id, "data-index": hit.index ?? "" },
+    .map((field) => `${field}: ${[hit.metadata[field]].flat().join(", ")}`)
+    .join(" · ");
+  return h(
+    "li",
+    { class: "hit", "data-chunk": hit.id, "data-index": hit.index ?? "" },
     h("h2", {}, title, number !== undefined && h("span", { class: "cited" }, TEXT.cited(number))),
     h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
     kept && h("p", { class: "place" }, h("bdi", {}, kept)),
-    body, more, found && h("p", { class: "small soft" }, TEXT.foundFor(found)));
+    body,
+    more,
+    found && h("p", { class: "small soft" }, TEXT.foundFor(found)),
+  );
 }

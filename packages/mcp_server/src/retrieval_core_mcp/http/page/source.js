@@ -2,7 +2,7 @@
 
 import { Problem, get, part, post } from "./api.js";
 import { copyButton, draw, fill, h, link } from "./dom.js";
-import { formOf } from "./markdown.js";
+import { fenceAfter, formOf } from "./markdown.js";
 import { hasPictures, partOf, pictures } from "./parts.js";
 import { sourceIndex } from "./query.js";
 import { reading } from "./reading.js";
@@ -81,7 +81,7 @@ function foundBy(state) {
   try {
     return searched(state).value?.results ?? [];
   } catch {
-    return [];  // the filter is broken, which the form says
+    return []; // the filter is broken, which the form says
   }
 }
 
@@ -89,21 +89,29 @@ function contentOf(state) {
   const index = sourceIndex(state);
   const waiting = () => h("p", { class: "quiet" }, TEXT.loading);
   const chunk = state.chunk
-    ? once("chunk", [index, state.chunk], (signal) => get(`/v1/chunks/${part(state.chunk)}`, { index }, signal)) : null;
+    ? once("chunk", [index, state.chunk], (signal) => get(`/v1/chunks/${part(state.chunk)}`, { index }, signal))
+    : null;
   if (chunk?.problem) return failed(chunk.problem);
   if (chunk && !chunk.value) return { title: TEXT.sourceTitle, content: waiting };
   const fields = chunk?.value.fields;
   const name = fields?.document_id ?? state.doc;
   const title = fields?.title || name;
   if (!parts.length) parts = [fields?.span ? Math.max(0, startOf(fields) - AROUND / 2) : 0];
-  const records = parts.map((offset) => once("document", [index, name, offset], (signal) =>
-    get(`/v1/documents/${part(name)}`, { index, offset, limit: AROUND }, signal)));
+  const records = parts.map((offset) =>
+    once("document", [index, name, offset], (signal) =>
+      get(`/v1/documents/${part(name)}`, { index, offset, limit: AROUND }, signal),
+    ),
+  );
   const problem = records.find((record) => record.problem)?.problem;
   if (problem) return { ...failed(problem), title };
   const isComplete = records.every(({ value }) => value);
-  const content = () => [facts(name, chunk?.value), chunk && actions(state, chunk.value),
+  const content = () => [
+    facts(name, chunk?.value),
+    chunk && actions(state, chunk.value),
     fields && hasPictures(fields) && pictures(state, fields),
-    records.map(({ value }) => (value ? piecesOf(state, value, fields) : waiting())), around(name, records)];
+    records.map(({ value }) => (value ? piecesOf(state, value, fields) : waiting())),
+    around(name, records),
+  ];
   return { title, content, isComplete };
 }
 
@@ -117,18 +125,27 @@ const startOf = ({ span }) => (Array.isArray(span) ? span[0] : span.start);
 function facts(name, chunk) {
   const fields = chunk?.fields;
   const isSlide = pageName(fields?.source) === "slide";
-  const told = [[TEXT.document, h("bdi", {}, name)], [TEXT.section, fields?.section_path?.join(" › ")],
+  const told = [
+    [TEXT.document, h("bdi", {}, name)],
+    [TEXT.section, fields?.section_path?.join(" › ")],
     [isSlide ? TEXT.slide : TEXT.page, pageRange(fields?.page_span).replace(/^pages? /, "")],
-    [TEXT.lines, lineRange(fields?.lines).replace(/^lines? /, "")], [TEXT.indexedAt, day(fields?.timestamp)],
-    [TEXT.chunk, fields?.id]];
+    [TEXT.lines, lineRange(fields?.lines).replace(/^lines? /, "")],
+    [TEXT.indexedAt, day(fields?.timestamp)],
+    [TEXT.chunk, fields?.id],
+  ];
   const short = (value) => {
     const text = typeof value === "string" ? value : JSON.stringify(value);
     return text.length > 300 ? `${text.slice(0, 300)}…` : text;
   };
-  const own = Object.entries(fields?.metadata ?? {}).slice(0, MOST_FIELDS)
+  const own = Object.entries(fields?.metadata ?? {})
+    .slice(0, MOST_FIELDS)
     .map(([label, value]) => [h("bdi", {}, label), h("bdi", {}, short(value))]);
   const rows = [...told, ...own].filter(([, value]) => value);
-  return h("dl", { class: "facts" }, rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
+  return h(
+    "dl",
+    { class: "facts" },
+    rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]),
+  );
 }
 
 // Open the original, copy quote, citation and link, and compare the chunk with its document.
@@ -148,12 +165,17 @@ function actions(state, { text, metadata, fields }) {
   };
   const isWeb = /^https?:\/\//i.test(metadata?.url ?? "");
   const isLocal = /^(localhost|127\.|\[::1\])/.test(location.hostname);
-  return h("p", { class: "actions small" },
+  return h(
+    "p",
+    { class: "actions small" },
     isWeb && h("a", { href: metadata.url, target: "_blank", rel: "noreferrer noopener" }, TEXT.openOriginal),
-    copyButton(TEXT.copyQuote, () => text.trim()), copyButton(TEXT.copyCitation, () => citationOf(fields)),
+    copyButton(TEXT.copyQuote, () => text.trim()),
+    copyButton(TEXT.copyCitation, () => citationOf(fields)),
     copyButton(TEXT.copyLink, () => location.href, { title: isLocal ? TEXT.localLink : "" }),
     isLocal && h("span", { class: "soft" }, TEXT.localLink),
-    link(TEXT.compareSource, compare), told);
+    link(TEXT.compareSource, compare),
+    told,
+  );
 }
 
 function around(name, records) {
@@ -164,8 +186,15 @@ function around(name, records) {
     parts = [...parts, end];
     dispatchEvent(new Event("changed"));
   };
-  return [end < last.length && h("button", { id: "read-on", onclick: more }, TEXT.readOn),
-    records[0].value?.offset > 0 && h("p", {}, link(TEXT.fromStart, () => change({ chunk: "", at: "", doc: name })))];
+  return [
+    end < last.length && h("button", { id: "read-on", onclick: more }, TEXT.readOn),
+    records[0].value?.offset > 0 &&
+      h(
+        "p",
+        {},
+        link(TEXT.fromStart, () => change({ chunk: "", at: "", doc: name })),
+      ),
+  ];
 }
 
 // A part of a document, chunk by chunk; each chunk can be asked about.
@@ -175,13 +204,21 @@ function piecesOf(state, document, fields) {
   const hits = new Map(foundBy(state).map((hit) => [hit.id, hit]));
   const quote = /^(\d+)-(\d+)$/.exec(state.at)?.slice(1).map(Number);
   const pieces = [];
-  let [done, last] = [0, ""];
-  const text = (from, to, isHit, marks = []) => h("div", { class: `passage${isHit ? " is-hit" : ""}`, dir: "auto",
-    "aria-current": isHit ? "true" : undefined }, reading(document.text.slice(from, to), { form, marks, draw: DRAW }));
+  let [done, last, fence] = [0, "", ""];
+  const text = (from, to, isHit, marks = []) => {
+    const read = document.text.slice(from, to);
+    const shown = reading(read, { form, fence, marks, draw: DRAW });
+    if (form === "markdown") fence = fenceAfter(read, fence);
+    return h(
+      "div",
+      { class: `passage${isHit ? " is-hit" : ""}`, dir: "auto", "aria-current": isHit ? "true" : undefined },
+      shown,
+    );
+  };
   for (const each of document.chunks) {
     const [start, end] = [each.start, each.end].map((point) => at(Math.max(0, point - document.offset)));
     if (end <= done) continue;
-    if (start > done) pieces.push(text(done, start));
+    if (document.text.slice(done, start).trim()) pieces.push(text(done, start));
     const begun = partOf(document, each);
     if (begun && begun !== last) pieces.push(h("h3", { class: "part", dir: "auto" }, begun));
     last = begun;
@@ -190,16 +227,18 @@ function piecesOf(state, document, fields) {
     pieces.push(text(from, end, each.id === fields?.id, marks), wonder(state, each.id, fields?.id));
     done = end;
   }
-  if (done < document.text.length) pieces.push(text(done, document.text.length));
+  if (document.text.slice(done).trim()) pieces.push(text(done, document.text.length));
   return h("div", {}, pieces);
 }
 
-const DRAW = { quote: (mark, inner) => h("mark", { class: "is-quote" }, inner) };
+const DRAW = { quote: (_mark, inner) => h("mark", { class: "is-quote" }, inner) };
 
 // The cited words and the words of the query in a chunk, in units from where it is drawn.
 function marksIn(document, each, from, hit, quote) {
-  const spans = [...(hit?.highlights ?? []).map(([start, end]) => ["hit", each.start + start, each.start + end]),
-    ...(quote ? [["quote", ...quote]] : [])];
+  const spans = [
+    ...(hit?.highlights ?? []).map(([start, end]) => ["hit", each.start + start, each.start + end]),
+    ...(quote ? [["quote", ...quote]] : []),
+  ];
   const at = offsets(document.text);
   const place = (point) => at(Math.max(0, point - document.offset)) - from;
   const marks = spans.map(([kind, start, end]) => ({ kind, start: place(start), end: place(end) }));

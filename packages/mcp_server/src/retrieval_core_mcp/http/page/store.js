@@ -12,10 +12,13 @@ const revisions = new Map();
 let isRefused = false;
 let isAwaited = false;
 
-authorize(() => sessionStorage.getItem(TOKEN), () => {
-  isRefused = true;
-  changed();
-});
+authorize(
+  () => sessionStorage.getItem(TOKEN),
+  () => {
+    isRefused = true;
+    changed();
+  },
+);
 addEventListener("popstate", changed);
 
 // `retrieval open` passes its token behind the #, which no server sees; it stays in this tab only.
@@ -49,7 +52,7 @@ export function change(values, { replace = false } = {}) {
   if (next === addressOf(read())) return;
   history[replace ? "replaceState" : "pushState"](null, "", next);
   for (const [key, record] of kept) {
-    if (kept.size <= MOST_KEPT) break;  // only here, so nothing goes that is drawn now
+    if (kept.size <= MOST_KEPT) break; // only here, so nothing goes that is drawn now
     if (record.isOver) discard(key, record);
   }
   changed();
@@ -72,7 +75,7 @@ export function once(name, asked, make) {
   const known = kept.get(key);
   if (known) {
     kept.delete(key);
-    kept.set(key, known);  // the last that was used is the last to go
+    kept.set(key, known); // the last that was used is the last to go
     return known;
   }
   const stopper = new AbortController();
@@ -131,7 +134,7 @@ export function forget(...names) {
 // The turns of a conversation, which `talk` in the address names. A reload keeps them, another tab doesn't see them.
 export function turnsOf(talk) {
   try {
-    return talk ? JSON.parse(sessionStorage.getItem(TALK + talk)) ?? [] : [];
+    return talk ? (JSON.parse(sessionStorage.getItem(TALK + talk)) ?? []) : [];
   } catch {
     return [];
   }
@@ -144,7 +147,7 @@ export function addTurn(talk, question, answer) {
   try {
     sessionStorage.setItem(TALK + id, JSON.stringify(turns.slice(-MOST_TURNS)));
   } catch {
-    return "";  // the tab's storage is full
+    return ""; // the tab's storage is full
   }
   return id;
 }

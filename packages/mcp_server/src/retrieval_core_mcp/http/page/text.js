@@ -47,7 +47,7 @@ export function cut(runs, marks) {
   const pieces = [];
   let [edge, next, open] = [0, 0, []];
   for (const run of runs) {
-    for (let from = run.start; from < run.end;) {
+    for (let from = run.start; from < run.end; ) {
       while (edge < edges.length && edges[edge] <= from) edge += 1;
       const to = Math.min(run.end, edges[edge] ?? run.end);
       while (next < opening.length && opening[next].mark.start <= from) open.push(opening[next++]);

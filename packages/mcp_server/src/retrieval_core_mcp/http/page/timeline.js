@@ -15,17 +15,27 @@ export function timeline({ stages, execution, deadline_ms: deadline }) {
   const percent = (milliseconds) => `${(Math.max(0, Math.min(scale, milliseconds)) / scale) * 100}%`;
   const began = ({ started_ms: started }) => started ?? 0;
   const inOrder = [...stages].sort((one, other) => began(one) - began(other));
-  const row = (stage) => h("tr", {},
-    h("th", { scope: "row", title: STAGES[stage.stage] ?? "" }, stage.stage,
-      stage.round > 1 && h("span", { class: "soft" }, ` ${stage.round}`)),
-    h("td", {}, track(stage, isNear && deadline, percent)),
-    h("td", { class: "number" }, `${shortNumber(stage.milliseconds)} ms`),
-    h("td", { class: "number" }, counts(stage)), h("td", {}, happened(stage)));
+  const row = (stage) =>
+    h(
+      "tr",
+      {},
+      h(
+        "th",
+        { scope: "row", title: STAGES[stage.stage] ?? "" },
+        stage.stage,
+        stage.round > 1 && h("span", { class: "soft" }, ` ${stage.round}`),
+      ),
+      h("td", {}, track(stage, isNear && deadline, percent)),
+      h("td", { class: "number" }, `${shortNumber(stage.milliseconds)} ms`),
+      h("td", { class: "number" }, counts(stage)),
+      h("td", {}, happened(stage)),
+    );
   const titles = TEXT.stageColumns(shortNumber(scale));
   const isKnown = deadline !== undefined && deadline !== null;
-  return [isKnown && h("p", { class: "small soft" }, TEXT.deadline(shortNumber(deadline), isNear,
-    (whole / deadline) * 100)),
-    table(TEXT.stages, titles, inOrder.map(row), "stages")];
+  return [
+    isKnown && h("p", { class: "small soft" }, TEXT.deadline(shortNumber(deadline), isNear, (whole / deadline) * 100)),
+    table(TEXT.stages, titles, inOrder.map(row), "stages"),
+  ];
 }
 
 function counts({ count_in: from, count_out: to }) {
@@ -37,13 +47,19 @@ function track({ stage, started_ms: started, milliseconds, error, failed = [] },
   const isKnown = started !== undefined && started !== null;
   const place = (from, length) => ({ insetInlineStart: percent(from), inlineSize: percent(length) });
   const kind = `${stage.split(": ").at(-1)}${error ? " is-failed" : ""}`;
-  return [isKnown && h("span", { class: "visually-hidden" }, TEXT.fromTo(shortNumber(started),
-    shortNumber(started + milliseconds))),
-    h("span", { class: "track", "aria-hidden": "true" },
+  return [
+    isKnown &&
+      h("span", { class: "visually-hidden" }, TEXT.fromTo(shortNumber(started), shortNumber(started + milliseconds))),
+    h(
+      "span",
+      { class: "track", "aria-hidden": "true" },
       isKnown && h("i", { class: kind, style: place(started, milliseconds) }),
-      failed.map((each) => h("i", { class: "is-failed", title: each.error, style: place(each.started_ms,
-        each.milliseconds) })),
-      deadline !== false && h("i", { class: "deadline", style: { insetInlineStart: percent(deadline) } }))];
+      failed.map((each) =>
+        h("i", { class: "is-failed", title: each.error, style: place(each.started_ms, each.milliseconds) }),
+      ),
+      deadline !== false && h("i", { class: "deadline", style: { insetInlineStart: percent(deadline) } }),
+    ),
+  ];
 }
 
 function happened(stage) {
@@ -62,9 +78,17 @@ function happened(stage) {
 }
 
 function dropped(all) {
-  const one = (each) => (typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean)
-    .join(": "));
-  return h("details", {}, h("summary", {}, TEXT.dropped(all.length)),
-    h("ul", {}, all.slice(0, MOST_DROPPED).map((each) => h("li", {}, one(each)))),
-    all.length > MOST_DROPPED && h("p", {}, TEXT.andMore(all.length - MOST_DROPPED)));
+  const one = (each) =>
+    typeof each === "string" ? each : [each.id ?? each.chunk_id, each.reason].filter(Boolean).join(": ");
+  return h(
+    "details",
+    {},
+    h("summary", {}, TEXT.dropped(all.length)),
+    h(
+      "ul",
+      {},
+      all.slice(0, MOST_DROPPED).map((each) => h("li", {}, one(each))),
+    ),
+    all.length > MOST_DROPPED && h("p", {}, TEXT.andMore(all.length - MOST_DROPPED)),
+  );
 }

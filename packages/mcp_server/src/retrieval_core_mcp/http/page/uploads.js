@@ -21,12 +21,26 @@ function tell(line, values) {
 // Where files are dropped, and what became of each.
 export function uploads(index, accepted) {
   const take = (files) => send(index, accepted, [...files]);
-  const choose = h("input", { type: "file", multiple: true, accept: accepted.suffixes.join(), class: "visually-hidden",
-    id: "files", tabIndex: -1, "aria-label": TEXT.filesToIndex, onchange: () => take(choose.files) });
+  const choose = h("input", {
+    type: "file",
+    multiple: true,
+    accept: accepted.suffixes.join(),
+    class: "visually-hidden",
+    id: "files",
+    tabIndex: -1,
+    "aria-label": TEXT.filesToIndex,
+    onchange: () => take(choose.files),
+  });
   const kinds = accepted.suffixes.map((each) => each.slice(1)).join(", ");
-  const area = h("div", { class: "drop" }, TEXT.dropHere, " ", link(TEXT.chooseFiles, () => choose.click(),
-    { id: "choose" }),
-    choose, h("p", { class: "small" }, TEXT.accepted(kinds, size(accepted.max_bytes))));
+  const area = h(
+    "div",
+    { class: "drop" },
+    TEXT.dropHere,
+    " ",
+    link(TEXT.chooseFiles, () => choose.click(), { id: "choose" }),
+    choose,
+    h("p", { class: "small" }, TEXT.accepted(kinds, size(accepted.max_bytes))),
+  );
   const over = (isOver) => (event) => {
     event.preventDefault();
     area.classList.toggle("is-over", isOver);
@@ -41,10 +55,19 @@ export function uploads(index, accepted) {
 }
 
 export function uploaded(index) {
-  const lines = sent.filter((line) => line.index === index).map(({ name, bytes, told, share, isOver, isFailed }) =>
-    h("li", { class: isFailed ? "is-failed" : "" }, h("bdi", {}, name), h("span", { class: "soft" },
-      ` ${size(bytes)} · `),
-      h(isFailed ? "strong" : "span", {}, told), " ", !isOver && h("progress", { "aria-label": name, value: share })));
+  const lines = sent
+    .filter((line) => line.index === index)
+    .map(({ name, bytes, told, share, isOver, isFailed }) =>
+      h(
+        "li",
+        { class: isFailed ? "is-failed" : "" },
+        h("bdi", {}, name),
+        h("span", { class: "soft" }, ` ${size(bytes)} · `),
+        h(isFailed ? "strong" : "span", {}, told),
+        " ",
+        !isOver && h("progress", { "aria-label": name, value: share }),
+      ),
+    );
   return h("ul", { class: "uploads small", "aria-label": TEXT.addedFiles }, lines);
 }
 

@@ -14,8 +14,8 @@ export function marksOf(answer, passages = []) {
     if (doubt) marks.push({ kind: "doubt", ...span(sentence.span), ...doubt });
     for (const each of sentence.attributions ?? []) {
       if (!each.marker) continue;
-      const source = each.citation ?? [...(answer.sources ?? []), ...passages].find(({ number }) =>
-        number === each.number);
+      const source =
+        each.citation ?? [...(answer.sources ?? []), ...passages].find(({ number }) => number === each.number);
       const kind = each.problem === "unknown" || !source ? "invented" : "chip";
       marks.push({ kind, ...span(each.marker), number: each.number, source, problem: each.problem ?? null });
     }
@@ -45,20 +45,15 @@ export function doubtOf(sentence) {
 }
 
 // Return the line of trust, as far as it is known: relevance, confidence, citations verified, time.
-export function trustOf(answer, { relevance, checked, milliseconds } = {}) {
+export function trustOf(answer, { relevance, milliseconds } = {}) {
+  const checks = answer?.checks ?? [];
   const found = relevance ?? answer?.confidence?.retrieval;
   return [
     found !== undefined && found !== null && `Relevance ${found.toFixed(2)}`,
     answer?.confidence && `confidence ${answer.confidence.value.toFixed(2)}`,
-    checked && `${checked.verified}/${checked.total} citations verified`,
+    checks.length > 0 && `${checks.filter(({ matches }) => matches).length}/${checks.length} citations verified`,
     milliseconds !== undefined && duration(milliseconds),
   ].filter(Boolean);
-}
-
-// Return how many sources have all their quotes in the index, from the verdicts on each source's quotes.
-export function countVerified(verdicts) {
-  const sound = (each) => each.length > 0 && each.every((verdict) => verdict === "exact" || verdict === "equivalent");
-  return { verified: verdicts.filter(sound).length, total: verdicts.length };
 }
 
 // Return an answer as text with its sources below it.

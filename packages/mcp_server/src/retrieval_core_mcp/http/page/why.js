@@ -17,23 +17,38 @@ export const whyKey = () => expected;
 export function why(state, found) {
   const { relevance, execution } = found;
   return [
-    relevance && h("p", {}, TEXT.relevance(relevance.value), " ", h("span", { class: "soft" }, relevance.explanation
-      ?? "")),
-    h("ol", { class: "reasons" }, found.results.map((hit) => reasons(state, hit, found))),
+    relevance &&
+      h("p", {}, TEXT.relevance(relevance.value), " ", h("span", { class: "soft" }, relevance.explanation ?? "")),
+    h(
+      "ol",
+      { class: "reasons" },
+      found.results.map((hit) => reasons(state, hit, found)),
+    ),
     h("h2", { class: "minor" }, TEXT.whyNot),
     whyNotForm(state),
-    h("details", { class: "stages-fold" }, h("summary", {}, TEXT.timeline(duration(execution.latency_ms))),
-      timeline(found)),
+    h(
+      "details",
+      { class: "stages-fold" },
+      h("summary", {}, TEXT.timeline(duration(execution.latency_ms))),
+      timeline(found),
+    ),
   ];
 }
 
 function reasons(state, hit, found) {
-  return h("li", { value: hit.rank },
-    h("p", {}, link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
-      hit.section_path?.length > 0 && h("span", { class: "soft" }, ` · ${hit.section_path.join(" › ")}`)),
+  return h(
+    "li",
+    { value: hit.rank },
+    h(
+      "p",
+      {},
+      link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
+      hit.section_path?.length > 0 && h("span", { class: "soft" }, ` · ${hit.section_path.join(" › ")}`),
+    ),
     scores(hit, found),
     h("p", { class: "small" }, moved(hit, found)),
-    h("p", { class: "small soft" }, matched(hit)));
+    h("p", { class: "small soft" }, matched(hit)),
+  );
 }
 
 // The words of the query in a chunk, each once, the most frequent first.
@@ -47,7 +62,9 @@ export function wordsOf(hit) {
 }
 
 function matched(hit) {
-  const words = wordsOf(hit).slice(0, MOST_WORDS).map(([word, times]) => (times > 1 ? `${word} ×${times}` : word));
+  const words = wordsOf(hit)
+    .slice(0, MOST_WORDS)
+    .map(([word, times]) => (times > 1 ? `${word} ×${times}` : word));
   return words.length ? TEXT.matched(words.join(", ")) : TEXT.noWords;
 }
 
@@ -56,35 +73,51 @@ export function moved(hit, found) {
   const { fused, rerank } = hit.scores;
   const isKnown = (value) => value !== undefined && value !== null;
   const before = 1 + found.results.filter(({ scores: each }) => each.fused > fused).length;
-  return [isKnown(fused) && TEXT.fused(shortNumber(fused)),
-    isKnown(fused) && isKnown(rerank) && TEXT.reranked(before, hit.rank)].filter(Boolean).join(" · ");
+  return [
+    isKnown(fused) && TEXT.fused(shortNumber(fused)),
+    isKnown(fused) && isKnown(rerank) && TEXT.reranked(before, hit.rank),
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 // The score and rank of a chunk in each search, as a share of the best one, or of 1 if all are below.
 export function scores(hit, found) {
   const { dense, dense_rank: denseRank, lexical, lexical_rank: lexicalRank, rerank } = hit.scores;
-  const best = (name) => Math.max(...found.results.map(({ scores: each }) => each[name] ?? 0), hit.scores[name] ?? 0,
-    1);
+  const best = (name) =>
+    Math.max(...found.results.map(({ scores: each }) => each[name] ?? 0), hit.scores[name] ?? 0, 1);
   const line = (name, rank, value, share, kind) => {
     const isMissing = value === undefined || value === null;
     const told = isMissing ? TEXT.notFound : `${shortNumber(value)}${rank ? ` · ${TEXT.rank(rank)}` : ""}`;
     return [h("span", {}, name), bar(share, kind), h("span", { class: "number" }, told)];
   };
-  return h("div", { class: "sides" }, line(TEXT.vector, denseRank, dense, dense ?? 0, "dense"),
+  return h(
+    "div",
+    { class: "sides" },
+    line(TEXT.vector, denseRank, dense, dense ?? 0, "dense"),
     line(TEXT.keyword, lexicalRank, lexical, (lexical ?? 0) / best("lexical"), "lexical"),
-    rerank !== undefined && rerank !== null && line(TEXT.reranker, null, rerank, rerank / best("rerank"), ""));
+    rerank !== undefined && rerank !== null && line(TEXT.reranker, null, rerank, rerank / best("rerank"), ""),
+  );
 }
 
 function whyNotForm(state) {
-  const field = h("input", { id: "expected", value: expected, size: 34, "aria-label": TEXT.expected,
-    placeholder: TEXT.expectedHint, dir: "auto" });
+  const field = h("input", {
+    id: "expected",
+    value: expected,
+    size: 34,
+    "aria-label": TEXT.expected,
+    placeholder: TEXT.expectedHint,
+    dir: "auto",
+  });
   const look = (event) => {
     event.preventDefault();
     expected = field.value.trim();
     dispatchEvent(new Event("changed"));
   };
-  return [h("form", { onsubmit: look, class: "filter-row" }, field, h("button", {}, TEXT.explain)),
-    h("div", { role: "status" }, expected && whyNot(state, expected))];
+  return [
+    h("form", { onsubmit: look, class: "filter-row" }, field, h("button", {}, TEXT.explain)),
+    h("div", { role: "status" }, expected && whyNot(state, expected)),
+  ];
 }
 
 // Why a chunk is or isn't among the results; a name that is no chunk finds documents by their names.
@@ -92,8 +125,8 @@ export function whyNot(state, chunk) {
   const index = sourceIndex(state) || several(state)[0];
   const record = searched(state, { chunk_id: chunk, indexes: undefined, index });
   if (!record.isOver) return h("p", { class: "quiet" }, TEXT.searching);
-  if (record.value) return [h("p", {}, record.value.why), record.value.expected && scores(record.value.expected,
-    record.value)];
+  if (record.value)
+    return [h("p", {}, record.value.why), record.value.expected && scores(record.value.expected, record.value)];
   return record.problem.kind === "missing" ? named(state, chunk, index, record.problem) : problems(record.problem);
 }
 
@@ -103,7 +136,11 @@ function named(state, name, index, problem) {
   const documents = record.value?.documents ?? [];
   if (!documents.length) return problems(problem);
   const open = (id) => change({ ...opening(state, "", index || ""), doc: id });
-  const one = ({ id }) => h("li", {}, link(h("bdi", {}, id), () => open(id)));
+  const one = ({ id }) =>
+    h(
+      "li",
+      {},
+      link(h("bdi", {}, id), () => open(id)),
+    );
   return [h("p", {}, TEXT.noChunk), h("ul", {}, documents.map(one))];
 }
-

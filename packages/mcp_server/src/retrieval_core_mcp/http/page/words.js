@@ -38,7 +38,8 @@ export function pageRange(span, source) {
   const [first, last] = span ?? [];
   if (first === undefined) return "";
   return first === last || last === undefined
-    ? `${pageName(source)} ${first}` : `${pageName(source)}s ${first}–${last}`;
+    ? `${pageName(source)} ${first}`
+    : `${pageName(source)}s ${first}–${last}`;
 }
 
 export function lineRange(lines) {
@@ -54,27 +55,51 @@ export function citationOf({ source, document_id: id, page_span: pages, lines })
 }
 
 export const MODES = {
-  __proto__: null, "": "as configured", hybrid: "hybrid", dense: "vector", lexical: "keyword",
+  __proto__: null,
+  "": "as configured",
+  hybrid: "hybrid",
+  dense: "vector",
+  lexical: "keyword",
 };
 
 export const STAGES = {
   __proto__: null,
-  version: "read the index version", cache: "look in the cache", semantic_cache: "look for a similar cached query",
-  transform: "rewrite the query", embed: "embed the query", dense: "vector search", lexical: "keyword search",
-  hybrid: "hybrid search", fuse: "fuse both rankings", merge: "merge the indexes", fetch: "load the chunks",
-  rerank: "rerank", threshold: "apply the score threshold", diversify: "remove near duplicates",
-  expand: "add neighbouring chunks", filter: "filter by relevance",
+  version: "read the index version",
+  cache: "look in the cache",
+  semantic_cache: "look for a similar cached query",
+  transform: "rewrite the query",
+  embed: "embed the query",
+  dense: "vector search",
+  lexical: "keyword search",
+  hybrid: "hybrid search",
+  fuse: "fuse both rankings",
+  merge: "merge the indexes",
+  fetch: "load the chunks",
+  rerank: "rerank",
+  threshold: "apply the score threshold",
+  diversify: "remove near duplicates",
+  expand: "add neighbouring chunks",
+  filter: "filter by relevance",
 };
 
 export const FALLBACKS = {
   __proto__: null,
-  filter: "Filter", embed: "Keyword search only", dense: "Without vector search", lexical: "Without keyword search",
-  rerank: "Not reranked", expand: "Without neighbouring chunks", cache: "Without the cache",
+  filter: "Filter",
+  embed: "Keyword search only",
+  dense: "Vector search",
+  lexical: "Keyword search",
+  rerank: "Not reranked",
+  expand: "Without neighbouring chunks",
+  cache: "Without the cache",
   verify_answer: "Not verified",
 };
 
 export const ROLES = {
-  __proto__: null, primary: "result", parent: "section", neighbor: "neighbour", sibling: "same section",
+  __proto__: null,
+  primary: "result",
+  parent: "section",
+  neighbor: "neighbour",
+  sibling: "same section",
 };
 
 export const KINDS = {
@@ -104,7 +129,12 @@ export const FAILURES = {
 
 export const OPERATORS = {
   __proto__: null,
-  $eq: "is", $ne: "is not", $text: "contains", $contains: "has", $gte: "at least", $lte: "at most",
+  $eq: "is",
+  $ne: "is not",
+  $text: "contains",
+  $contains: "has",
+  $gte: "at least",
+  $lte: "at most",
 };
 
 export const TEXT = {
@@ -170,7 +200,7 @@ export const TEXT = {
   contextColumns: ["chunk", "role", "tokens", "outcome"],
   andMore: (number) => `and ${shortNumber(number)} more`,
   relevance: (value) =>
-    (value === null ? "" : `Relevance ${value.toFixed(2)}: how likely the results answer the query.`),
+    value === null ? "" : `Relevance ${value.toFixed(2)}: how likely the results answer the query.`,
   whyNot: "Why not this one?",
   expected: "A document or a chunk",
   expectedHint: "part of a document's name, or a chunk such as notes.md#0",
@@ -180,9 +210,10 @@ export const TEXT = {
   matched: (words) => `Matched words: ${words}`,
   noWords: "No words of the query are marked in it.",
   fused: (value) => `Combined score ${value}`,
-  reranked: (before, after) => (before === after
-    ? `reranking kept it at rank ${after} of these results`
-    : `reranking moved it from rank ${before} to ${after} of these results`),
+  reranked: (before, after) =>
+    before === after
+      ? `reranking kept it at rank ${after} of these results`
+      : `reranking moved it from rank ${before} to ${after} of these results`,
   notFound: "not found",
   rank: (rank) => `rank ${rank}`,
   vector: "vector search",
@@ -190,9 +221,10 @@ export const TEXT = {
   reranker: "reranker",
   stages: "Stages of the search, in the order in which they began",
   stageColumns: (scale) => ["stage", `0 to ${scale} ms`, "time", "chunks", "what happened"],
-  deadline: (time, isNear, share) => (isNear
-    ? `The deadline is ${time} ms after the start: the line in each row.`
-    : `The deadline is ${time} ms after the start, far beyond the right edge: ${shortNumber(share)}% of it was used.`),
+  deadline: (time, isNear, share) =>
+    isNear
+      ? `The deadline is ${time} ms after the start: the line in each row.`
+      : `The deadline is ${time} ms after the start, far beyond the right edge: ${shortNumber(share)}% of it was used.`,
   fromTo: (start, end) => `from ${start} to ${end} ms`,
   attemptFailed: (attempt, time, error) => `attempt ${attempt} failed after ${time} ms: ${error}`,
   attempts: (number) => `${number} attempts`,
@@ -265,7 +297,7 @@ export const TEXT = {
   sending: "sending",
   reading: "reading",
   progress: ({ embedded, to_embed: all, passages }) =>
-    (all ? `${shortNumber(embedded)} of ${chunks(all)} embedded` : chunks(passages ?? 0)),
+    all ? `${shortNumber(embedded)} of ${chunks(all)} embedded` : chunks(passages ?? 0),
   indexed: ({ unchanged, passages }) => (unchanged && !passages ? "unchanged" : `indexed, ${chunks(passages)}`),
   notIndexed: (reason) => `not indexed: ${reason}`,
   uploadsOver: (indexed, failed) => `${indexed} indexed${failed ? `, ${failed} failed` : ""}`,
@@ -299,5 +331,6 @@ export const TEXT = {
   notPassed: "Cases that did not pass",
   notPassedColumns: ["query", "why", "found"],
   openSource: (number, title) => `Open source ${number}: ${title}`,
+  whyTrusted: "What is the confidence based on?",
   whyDoubted: "Why is this underlined?",
 };
