@@ -124,7 +124,9 @@ export function install(answer) {
     location: { search: "", pathname: "/", hash: "", hostname: "localhost", href: "http://localhost/" },
     history: {},
     addEventListener: (name, act) => listeners.push([name, act]),
-    dispatchEvent: (event) => X,
+    dispatchEvent: (event) => {
+      for (const [name, act] of listeners) if (name === event.type) act(event);
+    },
     ResizeObserver: class {
       observe() {}
     },

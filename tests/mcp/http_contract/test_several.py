@@ -68,7 +68,10 @@ def test_results_say_which_index_they_are_from(tmp_path: Path) -> None:
         events = (await service.ask("POST", "/v1/answer", json=both)).text.strip().split("\n\n")
         passages = json.loads(events[0].splitlines()[1].removeprefix("data: "))["passages"]
         assert {passage["chunk_ids"][0].partition(":")[0] for passage in passages} == {"manual", "tickets"}
-        assert json.loads(events[-1].splitlines()[1].removeprefix("data: "))["type"] == "done"
+        done = json.loads(events[-1].splitlines()[1].removeprefix("data: "))
+        assert done["type"] == "done"
+        assert [each["verdict"] for each in done["answer"]["checks"]] == ["exact"] * len(done["answer"]["sources"])
+        assert done["answer"]["sources"]
 
     served(tmp_path, check)
 

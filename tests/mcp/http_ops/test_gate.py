@@ -126,6 +126,8 @@ def test_the_page_needs_no_token_and_holds_no_secret(tmp_path: Path) -> None:
             assert answer.status_code == 200
             assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
             assert "secret" not in answer.text
+            plain = await service.ask("GET", path, headers={"accept-encoding": "identity"})
+            assert (plain.content, "content-encoding" in plain.headers) == (answer.content, False)
             check_refused(await service.ask("GET", path, headers={"host": "evil.example"}), 421)
         for path in ("/page/nothing.js", "/page/../gate.py", "/page/%2e%2e%2fgate.py", "/page/pages.py"):
             assert (await service.ask("GET", path, "secret")).status_code == 404

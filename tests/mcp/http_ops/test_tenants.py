@@ -312,6 +312,7 @@ def test_why_nothing_was_found_is_told_to_those_who_may_see_all(tmp_path: Path) 
         assert tenant.json()["note"] is None
         events = (await service.ask("POST", "/v1/answer", TOKENS["acme"], json=asked)).text
         assert "no chunk has" not in events
+        assert '"checks"' not in events  # which compare with the whole index
         told = await called(service, TOKENS[None], "search", query="all", filters={"no_such_field": 1})
         assert "no chunk has" in json.dumps(told)
         told = await called(service, TOKENS["acme"], "search", query="all", filters={"no_such_field": 1})

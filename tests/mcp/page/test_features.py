@@ -191,6 +191,7 @@ def test_what_became_of_files_fits_and_is_told_to_everybody(
         at.page.wait_for_selector(".uploads .is-failed")
         at.page.wait_for_function("document.getElementById('status').textContent.includes('1 failed')")
         at.page.wait_for_selector(".region-documents tbody :text('uploads/notes.md')")
+        at.errors.clear()  # the browser notes that there was no index at first
         fits(at)
 
 
@@ -297,7 +298,7 @@ def test_each_page_of_a_passage_is_outlined(chromium: Any, parts: str) -> None:
             assert (outline["x"] - picture["x"]) / picture["width"] == pytest.approx(50 / 400, abs=0.02)
             middle = (outline["y"] + outline["height"] / 2 - picture["y"]) / picture["height"]
             assert middle == pytest.approx(96 / 300, abs=0.04)
-        assert at.page.inner_text(".facts").count("1 to 3") == 1
+        assert at.page.inner_text(".facts").count("Page\n1\u20133") == 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

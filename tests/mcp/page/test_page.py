@@ -100,6 +100,7 @@ def test_the_outline_on_the_page_of_a_pdf_has_the_words_of_the_passage(at_page: 
     at_page.ask("the tide follows the moon twice a day")
     at_page.page.click(".hit:has-text('report.pdf'):has-text('tide') h2 button")
     at_page.page.wait_for_selector("#source .pdf img")
+    at_page.page.wait_for_selector("#source .passage.is-hit")
     at_page.page.wait_for_function("document.querySelector('.pdf img').naturalWidth > 300")
     outline, picture = (at_page.page.locator(part).first.bounding_box() for part in (".pdf i", ".pdf img"))
     assert outline is not None
@@ -142,7 +143,7 @@ def test_files_are_added_and_removed_where_that_is_allowed(chromium: Any, folder
         at.page.click("[data-view=index]")
         at.page.wait_for_selector("#files", state="attached")
         at.page.set_input_files("#files", new)
-        at.page.wait_for_selector("tbody :text('mars.md')")
+        at.page.wait_for_selector(".region-documents tbody :text('mars.md')")
         at.page.on("dialog", accept)
         at.page.click("tr:has-text('mars.md') >> text=Remove")
         at.page.wait_for_selector("tr:has-text('mars.md')", state="detached")

@@ -38,6 +38,8 @@ WORKS = {
     "compare": ".pair li",
 }
 """What is to be seen in each view of a question."""
+SAID = BEGUN.partition(" [")[0]
+"""What an answer begins with, up to its first citation, whose quote is text of the page, too."""
 QUESTION = "?q=how+far+away+is+the+moon"
 WIDE = {"width": 2560, "height": 1300}
 MANY = 3_000
@@ -112,7 +114,7 @@ def test_what_is_down_is_told_in_every_view_and_the_rest_works(
         go(at, f"{QUESTION}&chunk=notes%2Fmoon.md%230")
         at.page.wait_for_selector("#source .passage.is-hit:has-text('384,400')")
         at.page.click("[data-view=index]")
-        at.page.wait_for_selector("tbody :text('The moon')")
+        at.page.wait_for_selector(".region-documents tbody :text('The moon')")
         forget_failures(at)
 
 
@@ -180,7 +182,7 @@ def test_an_answer_that_is_stopped_keeps_its_text_and_ends_the_work(
     os.mkfifo(pipe)
     with troubled("answer") as url, opened(chromium, url) as at:
         go(at, f"{QUESTION}&tab=answer")
-        at.page.wait_for_selector(f".answer:has-text('{BEGUN}')")
+        at.page.wait_for_selector(f".answer:has-text('{SAID}')")
         assert at.page.locator(".answer .chip").count() > 0
         at.page.click("text=Stop")
         assert pipe.read_text() == "abandoned"  # which the language model writes once nobody waits for it
@@ -196,7 +198,7 @@ def test_an_answer_whose_connection_is_lost_says_so_and_keeps_its_text(
 ) -> None:
     with ExitStack() as running, opened(chromium, running.enter_context(troubled("answer"))) as at:
         go(at, f"{QUESTION}&tab=answer")
-        at.page.wait_for_selector(f".answer:has-text('{BEGUN}')")
+        at.page.wait_for_selector(f".answer:has-text('{SAID}')")
         running.close()
         at.page.wait_for_selector("#panel .notice:has-text('connection was lost')")
         assert BEGUN in at.page.inner_text(".answer")

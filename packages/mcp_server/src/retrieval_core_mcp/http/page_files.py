@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -35,8 +36,8 @@ def is_public(path: str) -> bool:
 async def show_page(request: Request) -> Response:
     """Answer ``GET /`` and ``GET /page/NAME``."""
     name = request.path_params.get("name", "index.html")
-    content = (await asyncio.to_thread(_read_files)).get(name)
-    if content is None:
+    contents = (await asyncio.to_thread(_read_files)).get(name)
+    if contents is None:
         raise HTTPException(404)
     kind = _KINDS[name[name.rindex(".") :]]
     headers = {
@@ -44,12 +45,17 @@ async def show_page(request: Request) -> Response:
         "referrer-policy": "no-referrer",
         "cross-origin-opener-policy": "same-origin",
         "cache-control": "no-cache",
+        "vary": "accept-encoding",
     }
+    content, compressed = contents
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        content, headers["content-encoding"] = compressed, "gzip"
     return Response(content, 200, headers, f"{kind}; charset=utf-8")
 
 
 @cache
-def _read_files() -> Mapping[str, bytes]:
-    """Return the files of the page by name, read when somebody opens it first."""
+def _read_files() -> Mapping[str, tuple[bytes, bytes]]:
+    """Return the files of the page by name, plain and compressed, read when somebody opens it first."""
     folder = files("retrieval_core_mcp.http") / "page"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(tuple(_KINDS))}
+    found = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(tuple(_KINDS))}
+    return {name: (content, gzip.compress(content, mtime=0)) for name, content in found.items()}

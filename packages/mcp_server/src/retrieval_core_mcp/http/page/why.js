@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { bar, h, link } from "./dom.js";
 import { opening, several, sourceIndex } from "./query.js";
-import { nameOf, openChunk, problems, searched } from "./results.js";
+import { nameOf, nothing, openChunk, problems, searched } from "./results.js";
 import { change, once } from "./store.js";
 import { unitSpans } from "./text.js";
 import { timeline } from "./timeline.js";
@@ -16,14 +16,11 @@ export const whyKey = () => expected;
 
 export function why(state, found) {
   const { relevance, execution } = found;
+  const all = found.results.map((hit) => reasons(state, hit, found));
   return [
     relevance &&
       h("p", {}, TEXT.relevance(relevance.value), " ", h("span", { class: "soft" }, relevance.explanation ?? "")),
-    h(
-      "ol",
-      { class: "reasons" },
-      found.results.map((hit) => reasons(state, hit, found)),
-    ),
+    found.results.length ? h("ol", { class: "reasons" }, all) : nothing(state, found),
     h("h2", { class: "minor" }, TEXT.whyNot),
     whyNotForm(state),
     h(
