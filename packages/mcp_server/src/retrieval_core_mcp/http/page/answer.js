@@ -111,7 +111,14 @@ function text(state, done, passages) {
     invented: (mark, _inner, { isFirst }) => isFirst && invented(mark),
     chip: (mark, _inner, { isFirst }) => isFirst && chip(state, mark),
   };
-  return reading(done.text, { marks: marksOf(done, passages), draw, level: 2 });
+  return reading(done.text, { marks: allMarks(done, passages), draw, level: 2 });
+}
+
+// The service tells of each source of a sentence once; its number may stand there again.
+function allMarks(done, passages) {
+  const marks = marksOf(done, passages);
+  const begun = new Set(marks.filter(({ kind }) => kind !== "doubt").map(({ start }) => start));
+  return [...marks, ...liveMarks(done.text, passages).filter(({ start }) => !begun.has(start))];
 }
 
 // A number that is no source: there is no such passage, or it supports nothing.

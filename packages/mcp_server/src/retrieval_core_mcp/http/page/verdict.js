@@ -25,7 +25,7 @@ export function marksOf(answer, passages = []) {
 
 // Return the marks of an answer that is still written: each `[n]` that names a passage.
 export function liveMarks(written, passages) {
-  return [...written.matchAll(/\[(\d{1,4})\]/g)].flatMap((found) => {
+  return [...written.matchAll(/(?<![\w)])\[(\d{1,4})\](?!\()/g)].flatMap((found) => {
     const source = (passages ?? []).find(({ number }) => number === Number(found[1]));
     const place = { start: found.index, end: found.index + found[0].length };
     return source ? [{ kind: "chip", ...place, number: source.number, source, problem: null }] : [];
