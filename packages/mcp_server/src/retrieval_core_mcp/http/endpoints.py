@@ -70,8 +70,8 @@ async def _checks(
     context: ServiceContext, request: AnswerRequest, sources: tuple[Citation, ...]
 ) -> tuple[CitationCheck, ...] | None:
     """Return the checks of an answer's sources against the index; ``None`` for a tenant, or if that fails."""
-    if not sources or context.tenant is not None:
-        return None if sources else ()
+    if context.tenant is not None or not sources:
+        return None if context.tenant is not None else ()
     indexes = request.indexes or (None if request.index is None else (request.index,))
     try:
         return await check_sources(context, SourcesRequest(sources=sources, indexes=indexes))
