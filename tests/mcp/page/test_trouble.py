@@ -223,7 +223,8 @@ def test_texts_from_right_to_left_begin_at_the_right(chromium: Any, odd: str) ->
         hit = at.page.locator(".hit:has-text('384,400') .passage")
         assert hit.evaluate("each => [each.dir, getComputedStyle(each).unicodeBidi]") == ["auto", "plaintext"]
         starts = hit.evaluate(
-            "each => { const range = document.createRange(); range.selectNodeContents(each);"
+            "each => { const range = document.createRange(); "
+            "range.selectNodeContents(document.createTreeWalker(each, NodeFilter.SHOW_TEXT).nextNode());"
             " return innerWidth - range.getClientRects()[0].right < range.getClientRects()[0].left; }"
         )
         assert starts
