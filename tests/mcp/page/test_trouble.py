@@ -86,7 +86,7 @@ def odd(folder: Path) -> Generator[str]:
 def go(at: Opened, where: str) -> None:
     """Open one address of the page anew."""
     at.page.goto(at.place + where)
-    at.page.wait_for_selector("#question, #panel, tbody, .notice")
+    at.page.wait_for_selector(":is(#question, #panel, tbody, .notice):visible")
 
 
 def forget_failures(at: Opened) -> None:
