@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 MOST_WORDS = 25
 MOST_HELP_CHARACTERS = 60
-STRICT_PAGES = re.compile(r"README\.md|packages/\w+/README\.md|docs/(?!page\.md)[\w-]+\.md")
+STRICT_PAGES = re.compile(r"README\.md|packages/\w+/README\.md|docs/[\w-]+\.md")
 IGNORED = re.compile(r"(?:tests|benchmarks|tools|site|dist)/|noxfile|CHANGELOG|docs/dev/english|(?:.*/)?\.(?!github)")
 PUBLIC_PLACES = {"errors", "ports", "testing"}
 """Modules and packages whose names are public without an ``__all__``."""

@@ -111,13 +111,13 @@ def test_good_english_code_and_private_names_pass(tmp_path: Path) -> None:
 
 
 def test_other_pages_only_warn_and_can_list(tmp_path: Path) -> None:
-    """A page for advanced readers is counted; the option lists each offence."""
-    write(tmp_path, "docs/stores.md", "It is found by its words.\n\nWhatever is there is kept.\n")
+    """A page for contributors is counted; the option lists each offence."""
+    write(tmp_path, "docs/dev/stores.md", "It is found by its words.\n\nWhatever is there is kept.\n")
     done = check(tmp_path)
-    assert (done.returncode, done.stdout) == (0, "docs/stores.md: 2 warnings\n0 offences, 2 warnings\n")
+    assert (done.returncode, done.stdout) == (0, "docs/dev/stores.md: 2 warnings\n0 offences, 2 warnings\n")
     listed = check(tmp_path, "--warnings")
     assert listed.returncode == 0
-    assert "docs/stores.md:3: page: 'Whatever': name the subject" in listed.stdout
+    assert "docs/dev/stores.md:3: page: 'Whatever': name the subject" in listed.stdout
 
 
 def test_one_file_can_be_checked(tmp_path: Path) -> None:
