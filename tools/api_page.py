@@ -7,12 +7,13 @@ import inspect
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from retrieval_core import FederatedIndex, Index, RetrievalPipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 PAGE = Path(__file__).parents[1] / "docs/api.md"
 HEAD = """\
@@ -54,8 +55,10 @@ def page() -> str:
 
 def public_names(module: Any) -> list[str]:
     """Return the public names of a module in alphabetical order."""
-    names = getattr(module, "__all__", None) or [
-        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    names: list[str] = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(cast("ModuleType", module)).items()
+        if getattr(value, "__module__", "") == module.__name__
     ]
     return sorted((name for name in names if not name.startswith("_")), key=str.casefold)
 
@@ -118,7 +121,7 @@ def methods_of(kind: type) -> Iterator[tuple[str, Any]]:
         for name, member in vars(base).items()
     }
     for name, member in found.items():
-        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        function: Any = getattr(member, "__func__", member)
         twin = name.removeprefix("a")
         if (
             inspect.isfunction(function)
