@@ -18,7 +18,6 @@ from retrieval_core.errors import (
     IndexFormatError,
     InvalidParameterError,
     StoreError,
-    UnsupportedSearchError,
 )
 from retrieval_core.pipeline import RetrievalPipeline
 from retrieval_core.ports import (
@@ -125,7 +124,7 @@ def test_without_an_embedder_or_words_there_is_no_search() -> None:
             await store.search(SearchRequest(5, vector=unit(0)))
 
     async def dense(store: PineconeStore) -> None:
-        with pytest.raises(UnsupportedSearchError, match="has no keyword search"):
+        with pytest.raises(StoreError, match="has no keyword search"):
             await store.search(SearchRequest(5, text="word"))
 
     with WireServer(PineconeService(DIMENSION)) as server:

@@ -38,7 +38,6 @@ from retrieval_core.errors import (
     InvalidParameterError,
     ServiceError,
     StoreError,
-    UnsupportedSearchError,
 )
 from retrieval_core.ports import Candidate, CollectionState, Fetched, RecordDamage, StoredDamage
 
@@ -230,7 +229,7 @@ class PineconeStore(LoadsPackage, ForeignStore):
             query = {"vector": [0.0] * dimension, "sparse_vector": sparse}
         else:
             msg = f"{self._identity.location} has no keyword search; use mode 'dense', or an index with sparse=True"
-            raise UnsupportedSearchError(msg)
+            raise StoreError(msg)
         if expression is False:
             return ()
         found, missing = await self._reader.query(request, query, expression)

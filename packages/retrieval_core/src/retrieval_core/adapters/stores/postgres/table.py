@@ -28,7 +28,6 @@ from retrieval_core.errors import (
     InvalidParameterError,
     MissingExtraError,
     StoreError,
-    UnsupportedSearchError,
 )
 from retrieval_core.ports import Candidate, CollectionState, Fetched, StoredDamage
 from retrieval_core.types.filters import And, In, matches
@@ -165,7 +164,7 @@ class PostgresTableStore(ForeignStore):
         """
         if request.vector is None:
             msg = f"{self.location} has no keyword search: another program filled it; use mode 'dense'"
-            raise UnsupportedSearchError(msg)
+            raise StoreError(msg)
         self._identity.check_query_vector(request.vector, self._identity.manifest())
         query = SentVector(vector_bytes(request.vector))
         async with self._reading() as (rows, table):
