@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "llamaindex.md"
 EXAMPLE = re.compile(
-    r"^## Pinecone and OpenAI from end to end\n.*?^```python notest\n(.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^## Pinecone and OpenAI from end to end\n.*?^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 
 
