@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = Path(__file__).parents[2] / "docs" / "llamaindex.md"
-EXAMPLE = re.compile(
-    r"^## Pinecone and OpenAI from end to end\n.*?^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL
-)
+EXAMPLE = re.compile(r"^## Pinecone and OpenAI from end to end\n.*?^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
