@@ -43,6 +43,7 @@ def test_speed_tells_times_and_recall(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_scale_opens_what_another_process_has_loaded(tmp_path: Path, system: str) -> None:
     """And tells what that takes. A second run with the same folder only searches."""
     if system != OURS:
+        pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
         skip_without_server()
     arguments = ("scale", *FEW, "--systems", system, "--questions", "5", "--seconds", "0", "--turns", "1")
     (row,) = _rows(tmp_path, *arguments, "--folder", str(tmp_path))
