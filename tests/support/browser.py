@@ -98,4 +98,4 @@ def opened(chromium: Any, url: str, **context: Any) -> Generator[Opened]:
         given.page.goto(url)
         given.page.wait_for_selector("#question, #token, h1")
         yield given
-        assert not given.errors
+        assert not given.errors, given.errors

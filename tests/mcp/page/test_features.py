@@ -279,6 +279,8 @@ def test_attempts_that_failed_are_told(chromium: Any, flaky: str, size: dict[str
         assert "far beyond the right edge" in at.page.inner_text("#panel")
         at.page.focus(".scroll")
         fits(at)
+        # The answer needs an extra that may be missing; the page says so.
+        at.errors[:] = [told for told in at.errors if "501" not in told]
 
 
 def test_each_page_of_a_passage_is_outlined(chromium: Any, parts: str) -> None:
@@ -286,6 +288,7 @@ def test_each_page_of_a_passage_is_outlined(chromium: Any, parts: str) -> None:
         at.ask("does the comet grow a tail of dust")
         at.page.click(".hit:has-text('comets.pdf') h2 button >> nth=0")
         at.page.wait_for_selector("[data-page='3'] .pdf img")
+        at.page.wait_for_load_state("networkidle")  # each part that arrives draws the source anew
         assert at.page.locator("#source .pdf").count() == 3
         for number in (1, 2, 3):
             outline, picture = (

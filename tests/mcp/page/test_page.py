@@ -101,6 +101,7 @@ def test_the_outline_on_the_page_of_a_pdf_has_the_words_of_the_passage(at_page: 
     at_page.page.click(".hit:has-text('report.pdf'):has-text('tide') h2 button")
     at_page.page.wait_for_selector("#source .pdf img")
     at_page.page.wait_for_selector("#source .passage.is-hit")
+    at_page.page.wait_for_load_state("networkidle")  # each part that arrives draws the source anew
     at_page.page.wait_for_function("document.querySelector('.pdf img').naturalWidth > 300")
     outline, picture = (at_page.page.locator(part).first.bounding_box() for part in (".pdf i", ".pdf img"))
     assert outline is not None
