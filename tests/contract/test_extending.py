@@ -37,7 +37,7 @@ def blocks(language: str) -> list[str]:
 
 def test_examples_are_short() -> None:
     """Each is complete, with its imports and its use, in fewer than 25 lines."""
-    assert len(blocks("python")) == 11
+    assert len(blocks("python")) == 9
     assert all(len(block.splitlines()) < 25 for block in blocks("python"))
 
 
