@@ -48,6 +48,7 @@ export class FakeElement extends Node {
   setAttribute(name, value) {
     if (name.startsWith("on")) throw new TypeError(name);
     this.attributes[name] = value;
+    if (name.startsWith("data-")) this.dataset[name.slice(5)] = value;
   }
 
   removeAttribute(name) {
@@ -68,12 +69,13 @@ export class FakeElement extends Node {
     return false;
   }
 
-  querySelector() {
-    return null;
+  querySelector(selector) {
+    return this.querySelectorAll(selector)[0] ?? null;
   }
 
-  querySelectorAll() {
-    return [];
+  // Only `.name` finds something.
+  querySelectorAll(selector) {
+    return /^\.[\w-]+$/.test(selector) ? this.all(selector.slice(1)) : [];
   }
 
   get firstElementChild() {

@@ -154,12 +154,14 @@ async function settled(render) {
 }
 
 test("cards of results have their words marked, and what cites them", async () => {
-  const { cards, searched } = await import(`${PAGE}/results.js`);
+  const { cards, mark, searched } = await import(`${PAGE}/results.js`);
   await settled(() => {
     searched(state);
     return [];
   });
-  const drawn = box(cards(state, searched(state).value, new Map([["moon.md#0", 1]])));
+  const drawn = box(cards(state, searched(state).value));
+  const cited = drawn.all("cited")[0];
+  assert.ok(cited.hidden);
   assert.deepEqual(
     drawn.all("mark").map((each) => each.textContent),
     ["moon"],
@@ -168,7 +170,10 @@ test("cards of results have their words marked, and what cites them", async () =
     drawn.all("strong").map((each) => each.textContent),
     ["384,400 km"],
   );
-  assert.equal(drawn.all("cited")[0].textContent, "cited as [1]");
+  mark(drawn, state, new Map([["moon.md#0", 1]]));
+  assert.deepEqual([cited.hidden, cited.textContent], [false, "cited as [1]"]);
+  mark(drawn, state, new Map());
+  assert.deepEqual([cited.hidden, cited.textContent], [true, ""]);
   assert.match(drawn.all("place")[0].textContent, /moon\.md · Distance · lines 1–3/);
 });
 

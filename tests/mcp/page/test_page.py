@@ -42,7 +42,7 @@ def accept(dialog: Any) -> None:
 
 def test_a_question_shows_passages_with_its_words_marked(at_page: Opened) -> None:
     at_page.ask(DISTANCE)
-    assert at_page.page.inner_text(".hit h2 >> nth=0") == "The moon"
+    assert at_page.page.inner_text(".hit h2 button >> nth=0") == "The moon"
     assert {mark.lower() for mark in at_page.page.locator(".hit mark").all_inner_texts()} >= {"moon", "far"}
     assert "q=how+far+away" in at_page.page.url
     assert "token" not in at_page.page.url

@@ -220,6 +220,7 @@ def test_a_line_of_ten_megabytes_is_read_in_parts(chromium: Any, odd: str) -> No
 def test_texts_from_right_to_left_begin_at_the_right(chromium: Any, odd: str) -> None:
     with opened(chromium, odd) as at:
         go(at, f"?mode=lexical&q={quote(PERSIAN)}")
+        at.page.wait_for_selector("#next")  # the answer is complete
         hit = at.page.locator(".hit:has-text('384,400') .passage")
         assert hit.evaluate("each => [each.dir, getComputedStyle(each).unicodeBidi]") == ["auto", "plaintext"]
         starts = hit.evaluate(

@@ -6,7 +6,7 @@ import { draw, fill, h, link } from "./dom.js";
 import { filters, filtersKey } from "./filters.js";
 import { contextKey, inspect } from "./inspect.js";
 import { rowsOf } from "./query.js";
-import { cards, fallbacks, nothing, problems, searched } from "./results.js";
+import { cards, fallbacks, mark, nothing, problems, searched } from "./results.js";
 import { change, drop, forget, revisionOf } from "./store.js";
 import { TEXT } from "./words.js";
 import { whyKey } from "./why.js";
@@ -86,19 +86,16 @@ function both(state) {
   draw(top, JSON.stringify([given, Boolean(told), revisionOf("answer")]), () => [
     told && answer(state, told, record.value.degraded),
   ]);
-  draw(below, JSON.stringify([given, record.revision, told?.isOver]), () => results(state, record, told));
-  for (const card of below.querySelectorAll(".hit")) {
-    const isOpen = card.dataset.chunk === state.chunk && card.dataset.index === state.of;
-    card.classList.toggle("is-open", isOpen);
-  }
+  draw(below, JSON.stringify([given, record.revision]), () => results(state, record));
+  mark(below, state, numbersOf(told));
 }
 
-function results(state, record, told) {
+function results(state, record) {
   if (record.problem) return problems(record.problem);
   if (!record.value) return h("p", { class: "quiet" }, TEXT.searching);
   const found = record.value;
   const notes = [found.relevance?.unlikely && h("p", { class: "notice" }, TEXT.unlikely), fallbacks(found)];
-  return [notes, found.results.length ? cards(state, found, numbersOf(told)) : nothing(state, found)];
+  return [notes, found.results.length ? cards(state, found) : nothing(state, found)];
 }
 
 function form(state) {

@@ -51,20 +51,33 @@ export function nothing(state, found) {
   return h("div", { class: "quiet" }, h("p", {}, TEXT.nothing), h("p", {}, hint));
 }
 
-// The numbered cards of results; `cited` has the numbers of the answer's sources by the ids of their chunks.
-export function cards(state, found, cited = new Map()) {
+// The numbered cards of results.
+export function cards(state, found) {
   return h(
     "ol",
     { class: "hits" },
-    found.results.map((hit) => card(state, hit, cited)),
+    found.results.map((hit) => card(state, hit)),
   );
+}
+
+// Mark the card that is open, and those that the answer cites: `cited` has the numbers of its sources by the ids of
+// their chunks. The cards stay, so that nothing flickers while somebody reads or selects them.
+export function mark(region, state, cited) {
+  for (const card of region.querySelectorAll(".hit")) {
+    const { chunk, index } = card.dataset;
+    card.classList.toggle("is-open", chunk === state.chunk && index === state.of);
+    const number = cited.get(index ? `${index}:${chunk}` : chunk);
+    const label = card.querySelector(".cited");
+    label.hidden = number === undefined;
+    label.textContent = number === undefined ? "" : TEXT.cited(number);
+  }
 }
 
 export function nameOf(hit) {
   return hit.title || hit.source || hit.document_id;
 }
 
-function card(state, hit, cited) {
+function card(state, hit) {
   const marks = unitSpans(hit.text, hit.highlights).map(([start, end]) => ({ kind: "hit", start, end }));
   const isLong = hit.text.length > LONG;
   const body = h(
@@ -78,7 +91,6 @@ function card(state, hit, cited) {
       body.classList.remove("is-short");
       target.remove();
     });
-  const number = cited.get(hit.index ? `${hit.index}:${hit.id}` : hit.id);
   const place = [
     hit.index && TEXT.inIndex(hit.index),
     hit.section_path?.join(" › "),
@@ -100,7 +112,7 @@ function card(state, hit, cited) {
   return h(
     "li",
     { class: "hit", "data-chunk": hit.id, "data-index": hit.index ?? "" },
-    h("h2", {}, title, number !== undefined && h("span", { class: "cited" }, TEXT.cited(number))),
+    h("h2", {}, title, h("span", { class: "cited", hidden: true })),
     h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
     kept && h("p", { class: "place" }, h("bdi", {}, kept)),
     body,
