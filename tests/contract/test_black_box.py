@@ -48,16 +48,28 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
             "a bound that would take ten seconds to reach",
         ),
     },
-    "adapters/postgres/test_filtered_words.py": dict.fromkeys(
-        ("retrieval_core.adapters.stores.postgres.words", "words.CHECKED_FIRST", "words.READ_AT_ONCE"),
-        "bounds that would take thousands of chunks to reach",
-    ),
+    "adapters/postgres/test_filtered_words.py": {
+        **dict.fromkeys(
+            (
+                "retrieval_core.adapters.stores.postgres.words",
+                "words.CACHED_BYTES",
+                "words.CHECKED_FIRST",
+                "words.READ_AT_ONCE",
+            ),
+            "bounds that would take thousands of chunks or queries to reach",
+        ),
+        "retrieval_core.adapters.stores.postgres.session.View": "counts the statements",
+    },
     "adapters/postgres/test_filters.py": dict.fromkeys(
         (
             "retrieval_core.adapters.stores.postgres.schema.decode",
             "retrieval_core.adapters.stores.postgres.schema.encode",
         ),
         "an invariant that filters only sample",
+    ),
+    "adapters/postgres/test_settings_of_servers.py": dict.fromkeys(
+        ("retrieval_core.adapters.stores.postgres.session", "session.monotonic"),
+        "a wait that would take ten seconds",
     ),
     "adapters/postgres/test_several.py": dict.fromkeys(
         ("retrieval_core.adapters.stores.postgres.vectors", "vectors.EXACT_BELOW", "vectors.INDEXED_FROM"),
@@ -69,7 +81,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
             "what SQL leaves out of a result, and each of thousands of filters in one transaction",
         ),
         "retrieval_core.adapters.parts.AdapterParts": "opens a store by its settings, as the library does",
-        "retrieval_core.adapters.stores.postgres.session.Rows": "explains the statements",
+        "retrieval_core.adapters.stores.postgres.session.View": "explains the statements",
         "retrieval_core.adapters.stores.postgres.table._PAGE": "a bound that would take a thousand rows to reach",
     },
     "adapters/redis/test_redis.py": {
@@ -143,7 +155,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     ),
     # Helpers are the one place that knows what they replace or call; tests take it from them.
     "seams/test_foreign_writers.py": {
-        "retrieval_core.adapters.stores.postgres.session.Rows": "explains the statements",
+        "retrieval_core.adapters.stores.postgres.session.View": "explains the statements",
         "retrieval_core.cli.doctor.examine_parts": "the doctor without the checks of what is installed",
     },
     "support/bombs.py": {"retrieval_core.ingest.readers.read_file": "one file is read alone, to measure its cost"},

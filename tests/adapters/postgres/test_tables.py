@@ -17,7 +17,7 @@ import psycopg
 from retrieval_core import parse_filter
 from retrieval_core.adapters.parts import AdapterParts
 from retrieval_core.adapters.stores.postgres import PostgresStore
-from retrieval_core.adapters.stores.postgres.session import Rows
+from retrieval_core.adapters.stores.postgres.session import View
 from retrieval_core.errors import ConfigurationError, IndexFormatError, InvalidParameterError, StoreError
 from retrieval_core.ports import ChunkRange, FetchRequest, SearchRequest
 from retrieval_core.testing.fakes import FakeEmbedder
@@ -139,11 +139,11 @@ def test_filters_mean_what_they_mean_in_python(
     async def work(store: Any) -> None:
         records = {row.key: store._visible(row) for row in await store._sample()}
         assert len(records) == len(ROWS)
-        async with store._reading() as (rows, table):
+        async with store._reading() as (view, table):
             for condition in conditions:
                 where, parameters = store._where(table, condition)
                 sql = f"SELECT t.id::text FROM {table.name} AS t WHERE {where}"
-                found = {name for (name,) in await rows.all(sql, parameters)}
+                found = {name for (name,) in await view.rows(sql, parameters)}
                 assert {name for name, seen in records.items() if matches(condition, seen)} <= found, condition
         for condition in conditions[::29]:
             wanted = {name for name, seen in records.items() if matches(condition, seen)}
@@ -213,14 +213,14 @@ def test_an_index_of_the_table_is_used(
 ) -> None:
     """Of vectors, with and without a filter; where a document is read, that of JSON."""
     plans: list[str] = []
-    read = Rows.all
+    read = View.rows
 
-    async def explained(self: Rows, statement: str, parameters: Any = None) -> list[Any]:
+    async def explained(self: View, statement: str, parameters: Any = None) -> list[Any]:
         if statement.startswith("SELECT t."):
             plans.append("\n".join(line for (line,) in await read(self, f"EXPLAIN {statement}", parameters)))
         return await read(self, statement, parameters)
 
-    monkeypatch.setattr(Rows, "all", explained)
+    monkeypatch.setattr(View, "rows", explained)
     texts = [f"Rule {number}" for number in range(40)]
     request = SearchRequest(vector=vector_of(texts[7]), limit=3)
     filtered = SearchRequest(vector=vector_of(texts[7]), limit=3, filter=parse_filter({"pages": {"$gt": 1}}))
@@ -295,3 +295,101 @@ def test_policies_of_the_table_see_the_session(postgres: PostgresServer) -> None
             connection.execute("DROP OWNED BY reader; DROP ROLE reader")
     with pytest.raises(ConfigurationError, match=r"store\.postgres\.session is only for a table"):
         use(postgres.url, work, table="", session={"app.tenant": "a"})
+
+
+def test_keys_of_19_digits_are_found(postgres: PostgresServer) -> None:
+    """They name chunks and documents exactly; one that no integer of PostgreSQL can be names nothing."""
+    keys = [str(each) for each in (2**63 - 1, -(2**63), 1234567890123456789, 5)]
+    others = (str(2**63), "9999999999999999999", "1234567890123456788", "1234567890123456790")
+    query = SearchRequest(vector=vector_of("5"), limit=10)
+
+    async def work(store: Any) -> None:
+        assert {one.chunk_id for one in await store.search(query)} == {*keys}
+        assert set((await store.fetch(FetchRequest(chunk_ids=(*keys, *others)))).chunks) == {*keys}
+        assert {*await store.document_ids()} == {*keys}
+        for key in keys:
+            document = await store.fetch(FetchRequest(ranges=(ChunkRange.whole(key),)))
+            assert {name: chunk.document_id for name, chunk in document.chunks.items()} == {key: key}
+            for condition in ({"id": key}, {"document_id": key}, {"doc": int(key)}, {"doc": {"$in": [int(key), 1]}}):
+                found = await store.search(SearchRequest(vector=query.vector, limit=9, filter=parse_filter(condition)))
+                assert [one.chunk_id for one in found] == [key], condition
+                assert found[0].chunk.metadata["doc"] == int(key)
+
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE numbers (id bigint PRIMARY KEY, text text, doc bigint, vector vector(8))")
+        try:
+            for key in keys:
+                row = (key, key, f"text {key}", json.dumps(vector_of(key).tolist()))
+                kinds = "%s::text::int8, %s::text::int8, %s, %s::text::vector"
+                connection.execute(f"INSERT INTO numbers (id, doc, text, vector) VALUES ({kinds})".encode(), row)
+            use(postgres.url, work, table="public.numbers", fields={"document_id": "doc"})
+        finally:
+            connection.execute("DROP TABLE numbers")
+
+
+SCHEMAS = """
+CREATE SCHEMA one; CREATE SCHEMA two;
+CREATE TYPE one.kind AS ENUM ('a', 'b', 'c');
+CREATE TYPE two.kind AS ENUM ('x', 'b', 'a');
+CREATE TABLE one.items (id one.kind, text text, vector vector(8), PRIMARY KEY (id) INCLUDE (text));
+CREATE TABLE two.items (id two.kind, text text PRIMARY KEY, vector vector(8));
+CREATE TABLE one.langchain_pg_collection (uuid text, name text);
+CREATE TABLE two.langchain_pg_collection (uuid text, name text);
+CREATE TABLE two.embeddings (id text PRIMARY KEY, document text, collection_id uuid, cmetadata jsonb, vector vector(8));
+INSERT INTO one.items VALUES ('a', 'one a', '[1,0,0,0,0,0,0,0]'), ('b', 'one b', '[1,1,0,0,0,0,0,0]');
+INSERT INTO one.items VALUES ('c', 'one c', '[1,2,0,0,0,0,0,0]');
+INSERT INTO two.items VALUES ('x', 'two x', '[1,0,0,0,0,0,0,0]'), ('a', 'two a', '[1,1,0,0,0,0,0,0]');
+INSERT INTO one.langchain_pg_collection VALUES ('0', 'wrong'), ('1', 'wrong as well');
+INSERT INTO two.langchain_pg_collection VALUES ('2', 'first'), ('3', 'second');
+INSERT INTO two.embeddings VALUES ('a', 'moon', '5a0b4b52-15f5-4e31-9a1f-3f7e37b1f6d1', '{}', '[1,0,0,0,0,0,0,0]');
+"""
+
+
+def test_tables_of_one_name_in_several_schemas(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read with its own key, whose type may be of its schema, and with its own list of collections."""
+    monkeypatch.setattr("retrieval_core.adapters.stores.postgres.table._PAGE", 1)
+    query = SearchRequest(vector=np.eye(DIMENSION, dtype=np.float32)[0], limit=5)
+
+    async def work(store: Any) -> tuple[list[str], list[str]]:
+        return [one.chunk_id for one in await store.search(query)], await store.document_ids()
+
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute(SCHEMAS)
+        try:
+            assert use(postgres.url, work, table="one.items") == (["a", "b", "c"], ["a", "b", "c"])
+            assert use(postgres.url, work, table="two.items") == (["two x", "two a"], ["two a", "two x"])
+            path = {"search_path": "two, one, public"}
+            assert use(postgres.url, work, table="items", session=path) == (["two x", "two a"], ["two a", "two x"])
+            path = {"search_path": "one, two, public"}
+            given: dict[str, Any] = {"table": "embeddings", "fields": "langchain", "session": path}
+            advice = use(postgres.url, lambda store: store.probe(), **given)
+            assert 'rows = { collection_id = "2" }  # "first"' in advice
+            assert "wrong" not in advice
+        finally:
+            connection.execute("DROP SCHEMA one CASCADE; DROP SCHEMA two CASCADE")
+
+
+@pytest.mark.parametrize("index", ["", "hnsw", "ivfflat"])
+def test_vectors_of_zeros_are_left_out(index: str, postgres: PostgresServer) -> None:
+    """They have no cosine; however many there are, the others are found."""
+    query = SearchRequest(vector=np.eye(DIMENSION, dtype=np.float32)[0], limit=5)
+    with made(postgres) as connection:
+        rows = (
+            f'INSERT INTO {TABLE} ("id", "Body %%", "vector %%") SELECT g, \'Rule\', '
+            "CASE WHEN g > 3 THEN array_fill(0, ARRAY[8]) ELSE ARRAY[1, g, 0, 0, 0, 0, 0, 0] END::vector(8) "
+            "FROM generate_series(1, 50) AS g"
+        )
+        connection.execute(rows.replace("%%", "%").encode())
+        if index:
+            connection.execute(
+                f'CREATE INDEX near ON {TABLE} USING {index} ("vector %%" vector_cosine_ops)'.replace(
+                    "%%", "%"
+                ).encode()
+            )
+        found = use(postgres.url, lambda store: store.search(query), fields=fields())
+        key = FetchRequest(chunk_ids=("9",))
+        assert set(use(postgres.url, lambda store: store.fetch(key), fields=fields()).chunks) == {"9"}
+    assert [one.chunk_id for one in found] == ["1", "2", "3"]
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert all(0 < one.score <= 1 for one in found)

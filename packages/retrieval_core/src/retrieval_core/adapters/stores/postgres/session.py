@@ -47,6 +47,8 @@ _SILENCE_SECONDS = 300
 _CONNECT_SECONDS = 10
 _FRESH_SECONDS = 1.0
 """For how long a version is believed without a question to the server."""
+_LISTEN_SECONDS = 10.0
+"""After how long a server is asked for notifications again: a read replica refuses them."""
 _WARNING_SECONDS = 60
 _WARNINGS = 60
 """How often it is said who holds a lock, before the wait ends."""
@@ -60,7 +62,11 @@ WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND (classid::bigint << 32 | objid::bigint) = hashtextextended(%(name)s, 0)
 """
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; "
-_WRITE = "BEGIN; SET LOCAL jit = off; SET LOCAL synchronous_commit = on; "
+# The lock makes a writer wait for the one before it, and then see what it wrote, only at this level of isolation.
+_WRITE = """
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off;
+SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
+"""
 _STATE = """
 SELECT application, format, embedder_id, dimension, analyzer, token, generation, chunks, words,
     EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('s.entries_by_embedding') AND indisvalid) AS is_indexed
@@ -95,14 +101,15 @@ class View:
     """One transaction, and the state of the index in it.
 
     Attributes:
-        state: As of the beginning of the transaction.
+        state: As of the beginning of the transaction; absent where another program's tables are read.
         is_written: Whether a transaction that writes has changed anything.
     """
 
-    def __init__(self, session: Session, connection: AsyncConnection[Any], state: State) -> None:
+    state: State
+
+    def __init__(self, session: Session, connection: AsyncConnection[Any]) -> None:
         self._session = session
         self._connection = connection
-        self.state = state
         self.is_written = True
 
     async def run(self, statement: str, parameters: Mapping[str, Any] | None = None) -> AsyncCursor[Any]:
@@ -140,23 +147,12 @@ class View:
                     await copy.write_row(row)
 
 
-class Rows:
-    """One transaction that reads tables of another program."""
-
-    def __init__(self, connection: AsyncConnection[Any]) -> None:
-        self._connection = connection
-
-    async def all(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
-        """Return the rows of a statement."""
-        return await (await self._connection.execute(statement.encode(), parameters or {}, binary=True)).fetchall()
-
-
 class Session:
     """Connections to one schema, a pool for each event loop.
 
     Args:
         url: Of the database.
-        name: Of the schema.
+        name: Of the schema of an index; blank for the tables of another program.
         location: Where the index is, for people.
         pool_size: The most connections of a pool.
         busy_timeout: Seconds that a write waits for another one.
@@ -185,8 +181,8 @@ class Session:
         self._claims: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     def sql(self, statement: str) -> bytes:
-        """Return a statement of this library with the name of the schema in it."""
-        return _SCHEMA.sub(self._quoted, statement).encode()
+        """Return a statement with the name of the schema in it."""
+        return (_SCHEMA.sub(self._quoted, statement) if self._name else statement).encode()
 
     async def execute(
         self, connection: AsyncConnection[Any], statement: str, parameters: Mapping[str, Any] | None = None
@@ -205,10 +201,12 @@ class Session:
             ServiceError: The server failed, or cannot be reached.
         """
         async with self._connection() as connection, self._transaction(connection, _READ):
-            yield View(self, connection, await self._state(connection))
+            view = View(self, connection)
+            view.state = await self._state(connection)
+            yield view
 
     @asynccontextmanager
-    async def reading_others(self) -> AsyncGenerator[Rows]:
+    async def reading_others(self) -> AsyncGenerator[View]:
         """Give a consistent view of tables that another program filled.
 
         Raises:
@@ -216,7 +214,7 @@ class Session:
             ServiceError: The server failed, or cannot be reached.
         """
         async with self._connection() as connection, self._transaction(connection, _READ):
-            yield Rows(connection)
+            yield View(self, connection)
 
     @asynccontextmanager
     async def writing(self, make: Manifest | None = None) -> AsyncGenerator[View]:
@@ -234,7 +232,8 @@ class Session:
             async with self._connection() as connection, self._transaction(connection, _WRITE):
                 if make is not None and _MANIFEST not in await self._relations(connection):
                     await self._make(connection, make)
-                view = View(self, connection, await self._state(connection, for_update=True))
+                view = View(self, connection)
+                view.state = await self._state(connection, for_update=True)
                 for migration in schema.MIGRATIONS[view.state.format - 1 :]:
                     await connection.execute(self.sql(migration))
                 yield view
@@ -483,6 +482,7 @@ class _Watch:
         self._channel = channel
         self._version: str | None = None
         self._confirmed = 0.0
+        self._tried = monotonic()
         self._is_listening = False
         self.writes = 0
         self._task: asyncio.Task[None] = asyncio.create_task(self._listen())
@@ -491,7 +491,8 @@ class _Watch:
         """Return the version if it was notified or read within a second; a lost connection is made again."""
         if self._task.done():
             self._version = None
-            if monotonic() - self._confirmed > _FRESH_SECONDS:
+            if monotonic() - self._tried > _LISTEN_SECONDS:
+                self._tried = monotonic()
                 self._task = asyncio.create_task(self._listen())
         is_fresh = self._is_listening and monotonic() - self._confirmed <= _FRESH_SECONDS
         return self._version if is_fresh else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -15,13 +14,12 @@ from retrieval_core.adapters.stores.base import StoreBase
 from retrieval_core.adapters.stores.local import BUSY_TIMEOUT
 from retrieval_core.adapters.stores.postgres import damage, records, vectors, words
 from retrieval_core.adapters.stores.postgres.schema import EXAMPLE, decode
-from retrieval_core.adapters.stores.postgres.table import PostgresTableStore
+from retrieval_core.adapters.stores.postgres.table import PostgresTableStore, new_session
 from retrieval_core.adapters.vendors import LoadsPackage
 from retrieval_core.config.base import AdapterSettings, FieldNames
 from retrieval_core.errors import (
     ConfigurationError,
     DamagedSearchError,
-    MissingExtraError,
     NotYetEmbeddedError,
 )
 from retrieval_core.ports import Candidate
@@ -274,11 +272,7 @@ class PostgresStore(LoadsPackage, StoreBase):
 
     async def _opened(self) -> Session:
         if self._session is None:
-            try:
-                module: Any = await asyncio.to_thread(import_module, f"{__package__}.session")
-            except ImportError as error:
-                raise MissingExtraError("postgres", "The PostgreSQL store") from error
-            made: Session = module.Session(self._url, self._collection, self.location, **self._arguments)
+            made = await new_session(self._url, self._collection, self.location, **self._arguments)
             self._session = self._session or made
         return self._session
 

@@ -13,6 +13,7 @@ import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from retrieval_core.adapters.stores.fields import FieldCounter
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
     from typing import NoReturn
 
-    from retrieval_core.adapters.stores.postgres.session import Rows, Session
+    from retrieval_core.adapters.stores.postgres.session import Session, View
     from retrieval_core.ports import Change, FetchRequest, FieldInfo, SearchRequest, Side, SourceState, StoreInfo
     from retrieval_core.types import JSON, Chunk, Vector
     from retrieval_core.types.filters import Filter
@@ -55,9 +56,10 @@ _LARGEST_EF = 1_000
 _VECTORS = frozenset({"vector", "halfvec"})
 _HIDDEN = frozenset({*_VECTORS, "sparsevec", "bytea", "tsvector"})
 _COLUMNS = """
-SELECT attname::text, typname::text, atttypmod, attnum = ANY(coalesce(key.indkey::int2[], '{}')),
-    coalesce(cardinality(key.indkey::int2[]), 0)
-FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+SELECT attname::text, typname::text, atttypmod, coalesce(attnum = key.indkey[0] AND key.indnkeyatts = 1, false),
+    types.nspname::text, tables.nspname::text, relname::text
+FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid JOIN pg_namespace AS types ON types.oid = typnamespace
+JOIN pg_class ON pg_class.oid = attrelid JOIN pg_namespace AS tables ON tables.oid = relnamespace
 LEFT JOIN pg_index AS key ON key.indrelid = attrelid AND key.indisprimary
 WHERE attrelid = to_regclass(%(table)s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
@@ -138,10 +140,10 @@ class PostgresTableStore(ForeignStore):
         return self._info(None, documents=0, chunks=state.points, sides=self.sides, collection=state)
 
     async def _describe_collection(self) -> CollectionState:
-        async with self._reading() as (rows, table):
+        async with self._reading() as (view, table):
             where, given = self._where(table, None)
-            count = (await rows.all(f"SELECT count(*) FROM {table.name} AS t WHERE {where}", given))[0][0]  # noqa: S608
-            return CollectionState(await self._dimension(rows, table), "Cosine", count, count, "green")
+            count = (await view.rows(f"SELECT count(*) FROM {table.name} AS t WHERE {where}", given))[0][0]  # noqa: S608
+            return CollectionState(await self._dimension(view, table), "Cosine", count, count, "green")
 
     async def _upsert(self, change: Change) -> None:
         self._refuse(change)
@@ -167,8 +169,8 @@ class PostgresTableStore(ForeignStore):
             raise StoreError(msg)
         self._identity.check_query_vector(request.vector, self._identity.manifest())
         query = SentVector(vector_bytes(request.vector))
-        async with self._reading() as (rows, table):
-            dimension = await self._dimension(rows, table)
+        async with self._reading() as (view, table):
+            dimension = await self._dimension(view, table)
             if dimension and dimension != len(request.vector):
                 raise DimensionMismatchError(dimension, len(request.vector), self.location)
             where, given = self._where(table, request.filter)
@@ -184,17 +186,19 @@ class PostgresTableStore(ForeignStore):
             )
 
             async def ask(count: int) -> Sequence[_Row]:
-                await rows.all(
+                await view.rows(
                     "SELECT set_config('hnsw.ef_search', %(breadth)s, true), "
                     "set_config('hnsw.iterative_scan', 'strict_order', true), "
                     "set_config('ivfflat.iterative_scan', 'relaxed_order', true)",
                     {"breadth": str(min(_LARGEST_EF, max(_LEAST_EF, 2 * count)))},
                 )
-                found = await rows.all(sql, {**given, "query": query, "limit": count})
+                found = await view.rows(sql, {**given, "query": query, "limit": count})
                 if len(found) < count and (table.is_indexed or table.casts):  # the index gave up, or there are no more
-                    await rows.all("SELECT set_config('enable_indexscan', 'off', true)")
-                    found = await rows.all(sql, {**given, "query": query, "limit": count})
-                return [_Row(key, self._record(record), blob, score) for key, record, blob, score in found]
+                    await view.rows("SELECT set_config('enable_indexscan', 'off', true)")
+                    found = await view.rows(sql, {**given, "query": query, "limit": count})
+                # The cosine of a vector of zeros is no number, which PostgreSQL sorts behind all others.
+                read = (_Row(key, self._record(record), blob, score) for key, record, blob, score in found)
+                return [row for row in read if not isnan(row.score)]
 
             def read(row: _Row) -> Candidate | None:
                 if request.filter is not None and not matches(request.filter, self._visible(row)):
@@ -213,7 +217,7 @@ class PostgresTableStore(ForeignStore):
         documents = distinct(part.document_id for part in request.ranges)
         chunks: dict[str, Chunk] = {}
         vectors: dict[str, Vector] = {}
-        async with self._reading() as (rows, table):
+        async with self._reading() as (view, table):
             column = f"t.{quoted(table.vector)}::vector" if request.with_vectors else "NULL"
             wanted: list[tuple[Filter | None, list[str] | None]] = [(request.filter, list(names))] if names else []
             if documents:
@@ -221,7 +225,7 @@ class PostgresTableStore(ForeignStore):
                 both = in_documents if request.filter is None else And((in_documents, request.filter))
                 wanted.append((both, None))
             for condition, keys in wanted:
-                async for row in self._scan(rows, table, condition, column, keys=keys):
+                async for row in self._scan(view, table, condition, column, keys=keys):
                     if request.filter is not None and not matches(request.filter, self._visible(row)):
                         continue
                     chunk = self._mapping.chunk(row.key, row.record)
@@ -233,15 +237,15 @@ class PostgresTableStore(ForeignStore):
 
     async def _count_chunks(self, condition: Filter) -> int:
         found = 0
-        async with self._reading() as (rows, table):
-            async for row in self._scan(rows, table, condition):
+        async with self._reading() as (view, table):
+            async for row in self._scan(view, table, condition):
                 found += matches(condition, self._visible(row))
         return found
 
     async def _fields(self) -> Mapping[str, FieldInfo]:
         counter = FieldCounter()
-        async with self._reading() as (rows, table):
-            async for row in self._scan(rows, table, None):
+        async with self._reading() as (view, table):
+            async for row in self._scan(view, table, None):
                 counter.add(self._visible(row))
         return counter.catalogue()
 
@@ -269,8 +273,8 @@ class PostgresTableStore(ForeignStore):
 
     async def _document_ids(self) -> Sequence[str]:
         found: dict[str, None] = {}
-        async with self._reading() as (rows, table):
-            async for row in self._scan(rows, table, None):
+        async with self._reading() as (view, table):
+            async for row in self._scan(view, table, None):
                 found[self._mapping.document_id(row.record) or row.key] = None
         return list(found)
 
@@ -280,9 +284,9 @@ class PostgresTableStore(ForeignStore):
 
     async def _vector_advice(self) -> tuple[list[str], list[str]]:
         """Return that there is no index of the vectors, and lines that choose one of LangChain's collections."""
-        async with self._reading() as (rows, table):
+        async with self._reading() as (view, table):
             name = table.name.replace("%%", "%")
-            size = await rows.all("SELECT reltuples FROM pg_class WHERE oid = to_regclass(%(name)s)", {"name": name})
+            size = await view.rows("SELECT reltuples FROM pg_class WHERE oid = to_regclass(%(name)s)", {"name": name})
             missing: list[str] = []
             if size[0][0] >= INDEXED_FROM and not (table.is_indexed or table.casts):
                 missing.append(
@@ -291,25 +295,26 @@ class PostgresTableStore(ForeignStore):
                 )
             if self._rows or "collection_id" not in table.types:
                 return missing, []
-            other = f"{name.rpartition('.')[0]}.langchain_pg_collection".removeprefix(".")
-            known = await rows.all("SELECT to_regclass(%(name)s) IS NOT NULL", {"name": other})
+            other = f"{table.schema}.langchain_pg_collection"
+            sql = "SELECT to_regclass(%(name)s) IS NOT NULL"
+            known = await view.rows(sql, {"name": other.replace("%%", "%")})
             if not known[0][0]:
                 return missing, []
-            found = await rows.all(f"SELECT uuid::text, name FROM {other.replace('%', '%%')} ORDER BY name LIMIT 10")  # noqa: S608
+            found = await view.rows(f"SELECT uuid::text, name FROM {other} ORDER BY name LIMIT 10", {})  # noqa: S608
         if len(found) < 2:
             return missing, []
         lines = [f"rows = {{ collection_id = {json.dumps(key)} }}  # {json.dumps(title)}" for key, title in found]
         return missing, [lines[0], *(f"# or: {line}" for line in lines[1:])]
 
     async def _sample(self) -> list[_Row]:
-        async with self._reading() as (rows, table):
+        async with self._reading() as (view, table):
             where, given = self._where(table, None)
-            found = await rows.all(f"{_select(table, 'NULL', where)} LIMIT {_SAMPLE}", given)
+            found = await view.rows(f"{_select(table, 'NULL', where)} LIMIT {_SAMPLE}", given)
             return [_Row(key, self._record(record)) for key, record, _ in found]
 
     async def _scan(
         self,
-        rows: Rows,
+        view: View,
         table: Table,
         condition: Filter | None,
         column: str = "NULL",
@@ -318,14 +323,14 @@ class PostgresTableStore(ForeignStore):
     ) -> AsyncIterator[_Row]:
         """Yield the rows that may match a filter, page after page, in the order of their keys."""
         where, given = self._where(table, condition)
-        key, kind = f"t.{quoted(table.key)}", table.types[table.key]
+        key = f"t.{quoted(table.key)}"
         if keys is not None:
             where += f" AND {TableFilter(table, self._mapping, given).is_key(keys)}"
         page = _select(table, column, where) + f" ORDER BY {key} LIMIT {_PAGE}"
-        following = _select(table, column, f"{where} AND {key} > %(last)s::text::{quoted(kind)}")
+        following = _select(table, column, f"{where} AND {key} > %(last)s::text::{table.key_type}")
         following += f" ORDER BY {key} LIMIT {_PAGE}"
         sql = page if keys is None else _select(table, column, where)
-        while found := await rows.all(sql, given):
+        while found := await view.rows(sql, given):
             for name, record, blob in found:
                 yield _Row(name, self._record(record), blob)
             if keys is not None or len(found) < _PAGE:
@@ -358,36 +363,35 @@ class PostgresTableStore(ForeignStore):
         inner = columns.get(self._spread)
         return {**inner, **own} if isinstance(inner, dict) else own
 
-    async def _dimension(self, rows: Rows, table: Table) -> int:
+    async def _dimension(self, view: View, table: Table) -> int:
         """Return how many components the vectors have: those of one row if the column doesn't say so."""
         if table.dimension:
             return table.dimension
         where, given = self._where(table, None)
         column = f"t.{quoted(table.vector)}"
         sql = f"SELECT vector_dims({column}) FROM {table.name} AS t WHERE {where} AND {column} IS NOT NULL LIMIT 1"  # noqa: S608
-        found = await rows.all(sql, given)
+        found = await view.rows(sql, given)
         return found[0][0] if found else 0
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncGenerator[tuple[Rows, Table]]:
-        async with (await self._opened()).reading_others() as rows:
+    async def _reading(self) -> AsyncGenerator[tuple[View, Table]]:
+        async with (await self._opened()).reading_others() as view:
             if self._table is None:
-                self._table = await self._find_table(rows)
-            yield rows, self._table
+                self._table = await self._find_table(view)
+            yield view, self._table
 
-    async def _find_table(self, rows: Rows) -> Table:
+    async def _find_table(self, view: View) -> Table:
         """Return the table's columns.
 
         Raises:
             IndexFormatError: There is no such table, or it lacks a primary key of one column, or vectors.
         """
-        name = ".".join(map(quoted, self._table_name.split(".", 1)))
-        regclass = name.replace("%%", "%")
-        columns = await rows.all(_COLUMNS, {"table": regclass})
+        regclass = ".".join(map(quoted, self._table_name.split(".", 1))).replace("%%", "%")
+        columns = await view.rows(_COLUMNS, {"table": regclass})
         if not columns:
             msg = f"{self.location}: there is no such table. Set store.postgres.table to one, such as public.items"
             raise IndexFormatError(msg)
-        keys = [column for column, _, _, is_key, count in columns if is_key and count == 1]
+        keys = [(column, kind, schema) for column, kind, _, is_key, schema, *_ in columns if is_key]
         if not keys:
             msg = f"{self.location} has no primary key of one column, by which results could be named"
             raise IndexFormatError(msg)
@@ -405,23 +409,46 @@ class PostgresTableStore(ForeignStore):
         kind, size = vectors[vector]
         casts: dict[int, str] = {}
         is_indexed = False
-        for expression, is_column in await rows.all(_INDEXES, {"table": regclass, "vector": vector}):
+        for expression, is_column in await view.rows(_INDEXES, {"table": regclass, "vector": vector}):
             is_indexed |= is_column
             if (cast := _CAST.fullmatch(expression)) and cast[1].strip('"').replace('""', '"') == vector:
                 casts[int(cast[3])] = cast[2]
         types = {column: kind for column, kind, *_ in columns if kind not in _HIDDEN}
         fields = self._spread if self._spread in types else None
-        return Table(name, keys[0], vector, kind, max(0, size), types, fields, casts, is_indexed)
+        key, key_type, key_schema = keys[0]
+        *_, schema, relation = columns[0]
+        return Table(
+            schema=quoted(schema),
+            name=f"{quoted(schema)}.{quoted(relation)}",
+            key=key,
+            key_type=f"{quoted(key_schema)}.{quoted(key_type)}",
+            vector=vector,
+            type=kind,
+            dimension=max(0, size),
+            types=types,
+            fields=fields,
+            casts=casts,
+            is_indexed=is_indexed,
+        )
 
     async def _opened(self) -> Session:
         if self._session is None:
-            try:
-                module: Any = await asyncio.to_thread(import_module, f"{__package__}.session")
-            except ImportError as error:
-                raise MissingExtraError("postgres", "The PostgreSQL store") from error
-            made: Session = module.Session(self._url, "public", self.location, **self._arguments)
+            made = await new_session(self._url, "", self.location, **self._arguments)
             self._session = self._session or made
         return self._session
+
+
+async def new_session(*given: Any, **more: Any) -> Session:
+    """Return a session, without connecting.
+
+    Raises:
+        MissingExtraError: The driver isn't installed.
+    """
+    try:
+        module: Any = await asyncio.to_thread(import_module, f"{__package__}.session")
+    except ImportError as error:
+        raise MissingExtraError("postgres", "The PostgreSQL store") from error
+    return module.Session(*given, **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,18 @@ if TYPE_CHECKING:
 _TEXTS = frozenset({"text", "varchar"})
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,14}")
 """A whole number that a float has exactly."""
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _is_integer(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+
+
 _CAN_BE: Mapping[str, Callable[[str], object]] = {
-    "int2": _INTEGER.fullmatch,
-    "int4": _INTEGER.fullmatch,
-    "int8": _INTEGER.fullmatch,
+    "int2": _is_integer,
+    "int4": _is_integer,
+    "int8": _is_integer,
     "uuid": _UUID.fullmatch,
 }
 """Types of columns other than text that are compared as such, and what tells whether a text can be a value of one."""
@@ -45,8 +51,10 @@ class Table:
     """The columns of a table.
 
     Attributes:
-        name: Quoted, with its schema.
+        schema: Quoted.
+        name: Quoted, with the schema.
         key: The column that identifies a row.
+        key_type: Its type, quoted and with the schema of the type.
         vector: The column that is searched.
         type: Of the vector: ``vector`` or ``halfvec``.
         dimension: Components of a vector; 0 if rows may have several.
@@ -56,8 +64,10 @@ class Table:
         is_indexed: Whether it has one of the vectors as they are.
     """
 
+    schema: str
     name: str
     key: str
+    key_type: str
     vector: str
     type: str
     dimension: int

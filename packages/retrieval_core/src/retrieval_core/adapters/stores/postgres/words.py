@@ -35,6 +35,8 @@ LONGEST_TERM = 256
 """Bytes from which on a term is kept as its hash: PostgreSQL's indexes take no long keys."""
 CACHED_BYTES = 64 * 1024 * 1024
 """The most memory for the postings of terms that were searched for."""
+_ENTRY_BYTES = 1024
+"""About how much a term or a filter takes without any chunks."""
 CHECKED_FIRST = 200
 """How many of the best chunks are compared with a filter first; then ten times as many."""
 READ_AT_ONCE = 2000
@@ -116,6 +118,7 @@ class PostingsCache:
 
     def __init__(self) -> None:
         self._version = ""
+        self._bytes = 0
         self._found: dict[str, tuple[Numbers, NDArray[Any], NDArray[Any]]] = {}
         self._passing: dict[str, Numbers] = {}
 
@@ -133,6 +136,7 @@ class PostingsCache:
             found |= read
             if self._version == view.state.version:
                 self._found |= read
+                self._bytes += sum(_ENTRY_BYTES + 4 * len(term) + 16 * len(one[0]) for term, one in read.items())
         return found
 
     async def passing(self, view: View, condition: Filter) -> Numbers:
@@ -149,13 +153,13 @@ class PostingsCache:
             passing = np.array([number for (number,) in rows], np.int64)
             if self._version == view.state.version:
                 self._passing[key] = passing
+                self._bytes += _ENTRY_BYTES + 2 * len(key) + 8 * len(passing)
         return passing
 
     def _renew(self, view: View) -> None:
         """Forget everything if the index has changed, or if it is too much."""
-        size = sum(len(one[0]) * 16 for one in self._found.values()) + sum(map(len, self._passing.values())) * 8
-        if self._version != view.state.version or size > CACHED_BYTES:
-            self._version, self._found, self._passing = view.state.version, {}, {}
+        if self._version != view.state.version or self._bytes > CACHED_BYTES:
+            self._version, self._bytes, self._found, self._passing = view.state.version, 0, {}, {}
 
 
 def _read(block: bytes, stale: Sequence[int]) -> tuple[Numbers, NDArray[Any], NDArray[Any]]:
