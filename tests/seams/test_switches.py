@@ -59,7 +59,7 @@ def test_empty_tables_arrive() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"breaker": {"pause_seconds": 3}}, "breaker.pause_seconds: the pause is always 30 seconds"),
+        ({"breaker": {"pause_seconds": 3}}, "breaker.pause_seconds: each pause is twice as long"),
         ({"vectors": {"rule": "mean"}}, "vectors.rule: a chunk has one vector"),
         ({"cache": {"semantic": {"max_size": 3}}}, "cache.semantic.max_size: the semantic cache keeps"),
         ({"searchType": "fts"}, "searchType: set search.mode"),

@@ -51,18 +51,39 @@ def test_calls_stop_and_come_back(pool: ThreadPool) -> None:
         assert "store failed 2 times in a row" in stopped.reason
         assert "connection refused" in stopped.reason
         assert await run.on("other").call("dense", answer) == Ok("answer")
-        clock.advance(29)
+        clock.advance(1.9)
         assert isinstance(await run.call("dense", answer), Failed)
-        clock.advance(1)
+        clock.advance(0.1)
         assert await run.call("dense", answer) == Ok("answer")
         assert await run.call("dense", answer) == Ok("answer")
 
     asyncio.run(test())
 
 
+def test_pauses_grow_until_a_call_works(pool: ThreadPool) -> None:
+    """A backend that was away for a moment is called soon after; one that stays away is called rarely."""
+    clock, breakers = FakeClock(), CircuitBreakers(failures=1, pause=30)
+
+    async def test() -> None:
+        run = a_run(pool, clock, breakers).on("store")
+        for _ in range(2):
+            await run.call("dense", fail, DOWN)
+            for pause in (2, 4, 8, 16, 30, 30):
+                clock.advance(pause - 0.1)
+                assert isinstance(await run.call("dense", answer), Failed)
+                clock.advance(0.1)
+                failed = await run.call("dense", fail, DOWN)
+                assert isinstance(failed, Failed)
+                assert failed.error is DOWN
+            clock.advance(30)
+            assert await run.call("dense", answer) == Ok("answer")
+
+    asyncio.run(test())
+
+
 def test_one_call_tries_while_the_others_wait(pool: ThreadPool) -> None:
-    """After the pause a single call is let through; if it fails, the pause begins again."""
-    clock, breakers = FakeClock(), CircuitBreakers(failures=1, pause=10)
+    """After the pause a single call is let through; if it fails, another pause begins."""
+    clock, breakers = FakeClock(), CircuitBreakers(failures=1, pause=2)
 
     async def test() -> None:
         run = a_run(pool, clock, breakers).on("store")
@@ -73,7 +94,7 @@ def test_one_call_tries_while_the_others_wait(pool: ThreadPool) -> None:
             raise DOWN
 
         await run.call("dense", fail, DOWN)
-        clock.advance(10)
+        clock.advance(2)
         trial = asyncio.create_task(run.call("dense", slow))
         await asyncio.sleep(0)
         other = await run.call("dense", answer)
@@ -81,7 +102,7 @@ def test_one_call_tries_while_the_others_wait(pool: ThreadPool) -> None:
         gate.set()
         assert isinstance(await trial, Failed)
         assert isinstance(await run.call("dense", answer), Failed)
-        clock.advance(10)
+        clock.advance(2)
         assert await run.call("dense", answer) == Ok("answer")
 
     asyncio.run(test())
@@ -156,7 +177,7 @@ class BreakerMachine(RuleBasedStateMachine):
     @initialize(failures=st.integers(1, 4), pause=st.integers(1, 9))
     def begin(self, failures: int, pause: int) -> None:
         self.clock = FakeClock()
-        self.limit, self.pause = failures, pause
+        self.limit, self.longest, self.pause = failures, pause, min(2, pause)
         self.breaker = CircuitBreaker("store", failures=failures, pause=pause, clock=self.clock)
         self.in_a_row = 0
         self.stopped_until: float | None = None
@@ -169,9 +190,11 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule(works=st.booleans())
     def a_call_is_made(self, works: bool) -> None:
         self.breaker.admit()
+        if self.stopped_until is not None:
+            self.pause = min(2 * self.pause, self.longest)
         if works:
             self.breaker.succeeded()
-            self.in_a_row, self.stopped_until = 0, None
+            self.in_a_row, self.stopped_until, self.pause = 0, None, min(2, self.longest)
             return
         self.breaker.failed(DOWN)
         self.in_a_row += 1

@@ -266,7 +266,7 @@ class BreakerConfig(Settings):
     """Circuit breaker: when a failing backend is not called for a while."""
 
     failures: int = Field(default=5, ge=0)
-    """Failures in a row that open the circuit for 30 seconds. 0 means never."""
+    """Failures in a row that open the circuit for 2 to 30 seconds. 0 means never."""
 
 
 class AnalysisConfig(Settings):

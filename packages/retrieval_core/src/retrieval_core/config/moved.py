@@ -136,8 +136,8 @@ GONE: Mapping[str, str] = MappingProxyType(
             ("retry.max_delay", "retry.exponential_base"),
             "each delay is twice as long as the one before, at most 10 seconds; remove this setting",
         ),
-        "breaker.pause_seconds": "the pause is always 30 seconds; remove this setting, or set breaker.failures to 0 "
-        "for no pauses",
+        "breaker.pause_seconds": "each pause is twice as long as the one before, at most 30 seconds; remove this "
+        "setting, or set breaker.failures to 0 for no pauses",
         "indexing.words_first": "new files can always be searched by keyword first; remove this setting",
         "limits.max_chunk_tokens": "set chunking.max_tokens to at most this",
         "federation.max_results_per_query": "each index returns at most 100 results; set limits.max_results to fewer, "

@@ -120,23 +120,28 @@ async def retry(
 
 
 BREAKER_PAUSE = 30.0
-"""Seconds for which a backend that keeps failing is skipped: the default deadline of a query, so each is tried once."""
+"""The most seconds for which a backend that keeps failing is skipped: the default deadline of a query."""
+FIRST_PAUSE = 2.0
+"""Seconds of the first pause; so a server that restarts is not skipped for much longer than it was away."""
 
 
 class CircuitBreaker:
     """Stops calls to one backend after so many failures in a row, and tries again with a single one after a pause.
 
+    If that call works, all calls are let through. If not, the next pause is twice as long.
+
     Args:
         backend: Named in errors.
         failures: Failed calls in a row, at least 1, before calls are stopped; a call with all its retries counts once.
-        pause: Seconds until one call is let through; if it works all are, and if not the pause begins again.
+        pause: The longest pause in seconds.
         clock: Measures the pause.
     """
 
     def __init__(self, backend: str, *, failures: int, pause: float, clock: Clock) -> None:
         self._backend = backend
         self._failures = failures
-        self._pause = pause
+        self._longest = pause
+        self._pause = min(FIRST_PAUSE, pause)
         self._clock = clock
         self._in_a_row = 0
         self._closed_until_tried_at: float | None = None
@@ -154,15 +159,17 @@ class CircuitBreaker:
         if now < self._closed_until_tried_at:
             msg = (
                 f"{self._backend} failed {self._in_a_row} times in a row and is skipped for another "
-                f"{self._closed_until_tried_at - now:.0f} s. Last error: {self._last}"
+                f"{max(1.0, self._closed_until_tried_at - now):.0f} s. Last error: {self._last}"
             )
             raise CircuitOpenError(msg, self._backend)
         # This call tries whether it works again; the others go on waiting until it has ended, or another pause is over.
+        self._pause = min(2 * self._pause, self._longest)
         self._closed_until_tried_at = now + self._pause
 
     def succeeded(self) -> None:
         """Report that a call was answered."""
         self._in_a_row = 0
+        self._pause = min(FIRST_PAUSE, self._longest)
         self._closed_until_tried_at = None
 
     def failed(self, error: BaseException) -> None:
