@@ -103,6 +103,19 @@ def test_a_refused_login_is_not_repeated(postgres: PostgresServer) -> None:
     asyncio.run(main())
 
 
+def test_a_server_without_room_for_another_connection_says_what_to_change(postgres: PostgresServer) -> None:
+    async def main() -> None:
+        with connect(postgres) as connection:
+            connection.execute("CREATE ROLE crowd LOGIN CONNECTION LIMIT 0")
+        store = PostgresStore(url=postgres.url.replace("postgres:@", "crowd@"))
+        with pytest.raises(ServiceConnectionError, match=r"too many connections.*Increase max_connections") as caught:
+            await store.describe()
+        assert caught.value.can_be_retried
+        await store.aclose()
+
+    asyncio.run(main())
+
+
 def test_a_schema_of_another_program_stays_as_it_is(postgres: PostgresServer, tmp_path: Path) -> None:
     """Whatever it has, a table with the name of ours too."""
 

@@ -89,6 +89,19 @@ def test_the_default_index_may_come_later(config_file: Path, tmp_path: Path, ind
         assert service.end()[0] == 0
 
 
+def test_an_index_that_clients_make_is_ready_for_the_first_document(config_file: Path, tmp_path: Path) -> None:
+    """Otherwise no proxy that asks for it would ever send one."""
+    with http_process("--config", str(config_file), "--allow-writes", folder=tmp_path) as service:
+        assert ask(service, "/readyz") == {"status": "ready", "waiting": {}}
+        ask(service, "/v1/documents", {"documents": [{"id": "d", "text": "all about it"}]})
+        assert ask(service, "/readyz") == {"status": "ready", "waiting": {}}
+        assert ask(service, "/v1/search", {"query_text": "all about it"})["results"]
+        service.signal(signal.SIGTERM)
+        code, said = service.end()
+    assert code == 0
+    assert "can't be searched: IndexNotFoundError" in said
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_librarys_client_speaks_to_mcp(
     index_of: Any, config_file: Path, mode: Literal["auto", "legacy"], tmp_path: Path

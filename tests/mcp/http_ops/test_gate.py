@@ -170,6 +170,21 @@ def test_probes_need_no_token_and_learn_nothing_but_the_status(tmp_path: Path) -
     asyncio.run(run())
 
 
+def test_a_database_that_is_down_is_named_without_its_address(tmp_path: Path) -> None:
+    """Its address may have a password."""
+    pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
+
+    async def run() -> None:
+        store = {"kind": "postgres", "postgres": {"url": "postgresql://user:s3cret@127.0.0.1:1/docs"}}
+        async with serving({"docs": opened(tmp_path / "a.db", store=store, retry={"max_retries": 0})}) as service:
+            answer = await service.ask("POST", "/v1/search", json=QUERY)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert answer.json()["errors"][0] == "PostgreSQL service unavailable at urn:retrieval:docs"
+            assert "s3cret" not in answer.text
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("endpoint", [*ENDPOINTS, *NOWHERE], ids=" ".join)
 def test_a_foreign_name_of_the_host_is_refused(endpoint: tuple[str, str], tmp_path: Path) -> None:
     """A page whose name was pointed at this machine (DNS rebinding) does not reach it, even with the token."""

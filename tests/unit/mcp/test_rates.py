@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval_core.errors import ServiceConnectionError
+from retrieval_core_mcp.http import rates
 from retrieval_core_mcp.http.envelope import RequestError
 from retrieval_core_mcp.http.rates import MINUTE, RateLimit
 
@@ -26,12 +27,15 @@ class Shared:
     def __init__(self) -> None:
         self.of: dict[str, int] = {}
         self.is_lost = False
+        self.is_silent = False
 
     async def load(self) -> None:
         pass
 
     async def count(self, key: str, by: int = 1, *, seconds: float) -> int:
         assert seconds >= 2 * MINUTE
+        if self.is_silent:
+            await asyncio.Event().wait()
         if self.is_lost:
             raise ServiceConnectionError("lost", "redis")
         self.of[key] = self.of.get(key, 0) + by
@@ -106,3 +110,20 @@ def test_while_the_server_fails_each_process_counts() -> None:
             assert [await is_accepted(limit) for _ in range(3)] == [True, True, False]
 
     asyncio.run(run())
+
+
+def test_the_log_says_that_a_server_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The request is let in all the same, and the next ones don't wait."""
+    monkeypatch.setattr(rates, "SERVER_SECONDS", 0.01)
+
+    async def run() -> None:
+        shared = Shared()
+        shared.is_silent = True
+        limit = RateLimit(2, shared)
+        assert [await is_accepted(limit) for _ in range(3)] == [True, True, False]
+
+    asyncio.run(run())
+    (said,) = caplog.messages
+    assert said.endswith("as the server of the cache fails: no answer within 0.01 s")

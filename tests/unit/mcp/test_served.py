@@ -123,8 +123,10 @@ def test_an_index_that_cannot_be_opened_does_not_keep_others_from_being_joined(c
     asyncio.run(conversation())
 
 
-def test_an_index_is_asked_once_a_second_whether_it_can_be_searched(tmp_path: Path) -> None:
-    """By strangers, who must not load its database by it; others get the present state."""
+def test_an_index_is_asked_once_a_second_whether_it_can_be_searched(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By strangers, who must not load its database by it; others get the present state. Each change is logged."""
 
     async def run() -> None:
         index, clock = open_index(tmp_path / "a.db", embedder=FakeEmbedder()), FakeClock()
@@ -144,3 +146,7 @@ def test_an_index_is_asked_once_a_second_whether_it_can_be_searched(tmp_path: Pa
         assert await served_index.problem(max_age=1) == "StoreError"
 
     asyncio.run(run())
+    missing, again, closed = caplog.messages
+    assert missing.startswith("the index a can't be searched: IndexNotFoundError: there is no index at ")
+    assert again == "the index a can be searched again"
+    assert closed.startswith("the index a can't be searched: StoreError: ")

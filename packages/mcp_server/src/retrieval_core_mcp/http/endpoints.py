@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import PlainTextResponse
 
-from retrieval_core.errors import RetrievalError
+from retrieval_core.errors import IndexNotFoundError, RetrievalError
 from retrieval_core.index.serialization import event_to_json
 from retrieval_core.service import contents
 from retrieval_core.service.searching import SourcesRequest, answer_events, check_sources
@@ -108,13 +108,18 @@ async def health(_asked: Asked, _request: object) -> ASGIApp:
 
 
 async def readiness(asked: Asked, _request: object) -> ASGIApp:
-    """Report whether every index can be searched, and the process goes on; strangers get no names and no errors."""
+    """Report whether every index can be searched, or made, and the process goes on.
+
+    Strangers get no names and no errors.
+    """
     if asked.served.admission.is_draining:
         problems = dict.fromkeys((served.name for served in asked.context.indexes), SHUTTING_DOWN)
     else:
         max_age = STRANGERS_SECONDS if asked.call.is_stranger else 0.0
         problems = {served.name: await served.problem(max_age=max_age) for served in asked.context.indexes}
-    waiting = {name: problem for name, problem in problems.items() if problem is not None}
+    # An index that callers can make is ready for the first document: without that, no proxy would ever send one.
+    fine = {None, IndexNotFoundError.__name__} if asked.served.allow_writes else {None}
+    waiting = {name: problem for name, problem in problems.items() if problem not in fine}
     shown = {} if asked.call.is_stranger else waiting
     return json_response({"status": "waiting" if waiting else "ready", "waiting": shown}, 503 if waiting else 200)
 

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
 from retrieval_core import errors
@@ -36,7 +37,7 @@ _PROBLEMS: tuple[tuple[tuple[type[Exception], ...], int, tuple[str, ...]], ...] 
     ),
 )
 """Statuses and messages by the kind of error; the first row that fits is taken."""
-_STORES = {"sqlite": "SQLite", "lancedb": "LanceDB", "memory": "Memory"}
+_STORES = {"sqlite": "SQLite", "lancedb": "LanceDB", "memory": "Memory", "postgres": "PostgreSQL"}
 
 
 def refused(error: BaseException, call: Call, context: ServiceContext | None = None) -> RequestError:
@@ -87,7 +88,7 @@ def store_address(served: ServedIndex) -> str:
     store = served.config.store
     settings = getattr(store, store.kind, None)
     address = getattr(settings, "url", None) or getattr(settings, "host", None)
-    if address is None:
+    if address is None or isinstance(address, SecretStr):  # an address with a password is not for callers
         return f"urn:retrieval:{quote(served.name, safe='')}"
     parts = urlsplit(str(address))
     place = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"

@@ -100,7 +100,8 @@ class RateLimit:
                 msg = (
                     "requests a minute are counted by this process only for %g s, as the server of the cache fails: %s"
                 )
-                logger.warning(msg, PAUSE_SECONDS, error or type(error).__name__)
+                reason = str(error) or f"no answer within {SERVER_SECONDS:g} s"
+                logger.warning(msg, PAUSE_SECONDS, reason)
         return await _add(self._own, key, former)
 
 

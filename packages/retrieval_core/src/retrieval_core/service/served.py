@@ -98,6 +98,7 @@ class ServedIndex:
         self._kept: dict[tuple[object, Filter | None], tuple[str, Any]] = {}
         self._has_waited = False
         self._problem: tuple[float, str | None] | None = None
+        self._logged_problem: str | None = None
         self._problems: SingleFlight[str | None] = SingleFlight()
 
     def open(self) -> Index:
@@ -208,17 +209,31 @@ class ServedIndex:
             known = self._problem = self._clock.now(), problem
         return known[1]
 
+    def _log_problem(self, problem: str | None, reason: object = None) -> None:
+        """Log that the index can't be searched, or can again: once for each change."""
+        if problem == self._logged_problem:
+            return
+        if problem is not None:
+            logger.warning("the index %s can't be searched: %s: %s", self.name, problem, reason)
+        else:
+            logger.warning("the index %s can be searched again", self.name)
+        self._logged_problem = problem
+
     async def _find_problem(self) -> str | None:
         try:
             index = await self.index()
-            await index.adescribe()
             if index.embedder is not None:
                 await self.loaded()
+            await index.adescribe()
+            if index.embedder is not None:
                 result = await index.aretrieve(WARM_UP, top_k=1, mode="dense")
-                if any(each.stage == "embed" for each in result.degraded):
+                if (failed := next((each for each in result.degraded if each.stage == "embed"), None)) is not None:
+                    self._log_problem(EmbeddingError.__name__, failed.reason)
                     return EmbeddingError.__name__
         except RetrievalError as error:
+            self._log_problem(type(error).__name__, error)
             return type(error).__name__
+        self._log_problem(None)
         return None
 
     async def version(self) -> str | None:

@@ -85,6 +85,9 @@ _SCHEMA = re.compile(r"\bs\.")
 _ABSENT = (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn)
 _NOT_NOW = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating")
 """Of refusals at connecting, those that pass by."""
+_FULL = re.compile("too many (?:connections|clients)|remaining connection slots")
+_ROOM = "Increase max_connections of the server, or decrease store.postgres.pool_size of each process."
+_REACH = "Check that the server runs and can be reached."
 
 
 class _VectorDumper(Dumper):
@@ -671,7 +674,7 @@ def _mapped(error: psycopg.Error, location: str) -> RetrievalError:  # noqa: PLR
             advice = "Check user, password and database of store.postgres.url, and the server's pg_hba.conf."
             return ServiceError(f"{said}. {advice}", SERVICE)
         case psycopg.OperationalError(sqlstate=code) if code is None or code[:2] in _LOST:
-            return ServiceConnectionError(f"{said}. Check that the server runs and can be reached.", SERVICE)
+            return ServiceConnectionError(f"{said}. {_ROOM if _FULL.search(said) else _REACH}", SERVICE)
         case psycopg.Error(sqlstate=str(code)) if code[:2] in _RETRIED:
             return ServiceError(f"{said}. Try again.", SERVICE, status=503)
         case _:
