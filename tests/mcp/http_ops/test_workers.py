@@ -162,6 +162,36 @@ def test_workers_answer_together_and_are_replaced(tmp_path: Path) -> None:
     assert (code, said) == (0, "".join(service.said))
 
 
+@on_linux
+def test_workers_are_replaced_by_ones_that_are_ready(tmp_path: Path) -> None:
+    """However long a model takes to load. On SIGTERM meanwhile, all end at once."""
+
+    async def run(service: HttpProcess, models: WireServer) -> None:
+        first = workers_of(service)
+        service.signal(signal.SIGHUP)
+        await eventually(lambda: len(workers_of(service)) == 2 and not workers_of(service) & first)
+        second = workers_of(service)
+        models.fail_always(Hang(), path=EMBEDDINGS)
+        before = models.count(EMBEDDINGS)
+        service.signal(signal.SIGHUP)
+        await eventually(lambda: models.count(EMBEDDINGS) > before)
+        assert workers_of(service) > second
+        service.signal(signal.SIGTERM)
+        code, said = await asyncio.to_thread(service.end)
+        assert (code, said) == (0, "".join(service.said))
+
+    with replicas(tmp_path, ("--workers", "2")) as (models, (service,)):
+        asyncio.run(run(service, models))
+
+
+@on_linux
+def test_a_worker_that_hangs_does_not_keep_the_others_from_ending(tmp_path: Path) -> None:
+    with replicas(tmp_path, ("--workers", "2"), fill=False, SHUTDOWN_SECONDS="0") as (_models, (service,)):
+        os.kill(max(workers_of(service)), signal.SIGSTOP)
+        service.signal(signal.SIGTERM)
+        assert service.end()[0] == 0
+
+
 def test_workers_end_after_their_requests(tmp_path: Path) -> None:
     """On SIGTERM what is asked is still answered, and then all processes end."""
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from contextlib import nullcontext
 from functools import partial
 from multiprocessing import parent_process
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
 
 from retrieval_core.cli.process import FAILURE, INTERRUPTED
 from retrieval_core.errors import ConfigurationError
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 
 HUNG_SECONDS = 20
 """Seconds after which a worker that does not react is replaced: it reacts as soon as it has imported the service."""
+STUCK_SECONDS = 10
+"""Seconds for closing indexes, after ``drain_seconds`` and ``shutdown_seconds``, before a worker is killed."""
+_ENDS = frozenset({signal.SIGINT, signal.SIGTERM})
+
+logger = logging.getLogger(__name__)
 
 
 def serve_workers(
@@ -60,7 +67,8 @@ def serve_workers(
         timeout_worker_healthcheck=HUNG_SECONDS,
         **server_options(settings.http, log_level),
     )
-    supervisor = _Supervisor(config, [listening], listens)
+    patience = settings.http.drain_seconds + settings.http.shutdown_seconds + STUCK_SECONDS
+    supervisor = _Supervisor(config, [listening], listens, patience)
     supervisor.run()
     return supervisor.code
 
@@ -95,29 +103,82 @@ def create_worker(settings: ServerSettings, places: Sequence[str], log_level: st
 
 
 class _Supervisor(Multiprocess):
-    """Starts the first worker before the others, and returns an exit code."""
+    """Starts the first worker before the others, replaces each when another one is ready, and returns an exit code.
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], listens: Callable[[], None]) -> None:
+    Args:
+        patience: Seconds after which a worker that was told to end is killed.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, sockets: list[socket.socket], listens: Callable[[], None], patience: float
+    ) -> None:
         super().__init__(config, sockets)
         self._listens = listens
+        self._patience = patience
+        self._leaving: list[Process] = []
         self.code = 0
+
+    def run(self) -> None:
+        super().run()
+        self.handle_signals()  # the one to end may have come while workers were started
 
     def init_processes(self) -> None:
         wanted, self.processes_num = self.processes_num, 1
         super().init_processes()
-        first = self.processes[0]
-        while not first.wait_until_ready(1):
-            self.handle_signals()
-            if self.should_exit.is_set():
-                return
-            if first.exitcode is not None:
+        if not self._is_started(self.processes[0]):
+            if not self.should_exit.is_set():
                 self.code = FAILURE
                 self.should_exit.set()
-                return
+            return
         self.processes_num = wanted - 1
         super().init_processes()
         self.processes_num = wanted
         self._listens()
+
+    def restart_all(self) -> None:
+        for at, old in enumerate(self.processes):
+            new = Process(self.config, self.sockets)
+            new.start()
+            if not self._is_started(new):
+                new.kill()
+                new.join()
+                if not self.should_exit.is_set():
+                    logger.error("worker %s ended before it was ready; worker %s goes on", new.pid, old.pid)
+                return
+            self.processes[at] = new
+            self._leaving = [old]
+            old.terminate()
+            until = time.monotonic() + self._patience
+            while old.process.is_alive() and time.monotonic() < until:
+                if self._is_ending():
+                    return
+                old.process.join(0.1)
+            self._join(old, until)
+
+    def join_all(self) -> None:
+        until = time.monotonic() + self._patience
+        for process in (*self._leaving, *self.processes):
+            self._join(process, until)
+
+    def _join(self, process: Process, until: float) -> None:
+        """Wait for a worker that was told to end, and kill it if it hangs."""
+        process.process.join(max(0.0, until - time.monotonic()))
+        if process.exitcode is None:
+            logger.error("worker %s did not end within %g s and is killed", process.pid, self._patience)
+            process.process.kill()
+            process.process.join()
+
+    def _is_started(self, process: Process) -> bool:
+        """Wait until a worker has loaded its model; false if it has ended, or if all are to end."""
+        while not process.wait_until_ready(1):
+            if self._is_ending() or process.exitcode is not None:
+                return False
+        return True
+
+    def _is_ending(self) -> bool:
+        if not _ENDS.isdisjoint(self.signal_queue):
+            self.should_exit.set()
+        return self.should_exit.is_set()
 
     def keep_subprocess_alive(self) -> None:
         was_ending = self.should_exit.is_set()
