@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -86,7 +87,12 @@ def test_several_services_share_what_the_page_says(tmp_path: Path) -> None:
         assert settings.http.stateless
         assert settings.http.requests_per_minute
         assert settings.http.known_tokens()
+        url = settings.retrieval.store.postgres.url
+        assert url is not None
+        assert urlsplit(url.get_secret_value()).password is None  # a password may have any characters
     service = COMPOSE["services"]["service"]
+    assert "PGPASSWORD" in listed.keys() & service["environment"].keys()
+    assert line_of(TEMPLATE, "WorkingDirectory").endswith(f"/{line_of(TEMPLATE, 'StateDirectory')}")  # for sent files
     for settings, patience in (
         (compose, service["stop_grace_period"].removesuffix("s")),
         (systemd, line_of(TEMPLATE, "TimeoutStopSec")),
@@ -112,12 +118,14 @@ def test_the_compose_file_names_only_what_there_is() -> None:
         for volume in service.get("volumes", ()):
             source, target = volume.split(":")[:2]
             assert target.startswith("/")
-            assert source in COMPOSE["volumes"] or source == "./models" or (DEPLOY / source).is_file()
+            assert source in COMPOSE["volumes"] or source in {"./models", "./uploads"} or (DEPLOY / source).is_file()
     build = services["service"]["build"]
     assert (DEPLOY / build["context"] / build["dockerfile"]).samefile(ROOT / "packages/mcp_server/Containerfile")
     extras = re.findall(r"^(\w+) = \[", (ROOT / "packages/retrieval_core/pyproject.toml").read_text(), re.MULTILINE)
     assert set(build["args"]["EXTRAS"].split(",")) <= set(extras)
-    assert "server service:8000 resolve;" in (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    nginx = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    assert "server service:8000 resolve;" in nginx
+    assert "proxy_set_header Host $http_host;" in nginx  # without the port, scripts of the page would get 403
     assert all("127.0.0.1:" in port for port in services["proxy"]["ports"])  # it has no TLS
 
 
