@@ -37,12 +37,28 @@ export class FakeElement extends Node {
       const isChild = typeof child === "string" || child instanceof Node;
       if (!isChild) throw new TypeError(`not a node: ${JSON.stringify(child)}`);
       this.children.push(child);
+      if (child instanceof Node) child.parent = this;
     }
   }
 
   replaceChildren(...children) {
     this.children = [];
     this.append(...children);
+  }
+
+  insertBefore(child, next) {
+    const at = next ? this.children.indexOf(next) : this.children.length;
+    this.children.splice(at, 0, child);
+    child.parent = this;
+  }
+
+  remove() {
+    this.parent.children.splice(this.parent.children.indexOf(this), 1);
+  }
+
+  get nextElementSibling() {
+    const after = this.parent.children.slice(this.parent.children.indexOf(this) + 1);
+    return after.find((child) => child instanceof FakeElement) ?? null;
   }
 
   setAttribute(name, value) {
@@ -102,6 +118,8 @@ export class FakeElement extends Node {
   }
 }
 
+const later = setTimeout;
+
 // Put the fakes where browsers have the real ones. `answer(path, body)` gives what the service sends.
 export function install(answer) {
   const ids = new Map();
@@ -132,6 +150,8 @@ export function install(answer) {
     ResizeObserver: class {
       observe() {}
     },
+    // What the page does again after seconds keeps no test running.
+    setTimeout: (act, wait = 0) => (wait < 1_000 ? later(act, wait) : later(act, wait).unref()),
     CSS: { escape: (text) => text },
     fetch: async (path, { body } = {}) => answer(path, body && JSON.parse(body)),
   });

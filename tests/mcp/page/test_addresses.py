@@ -162,7 +162,7 @@ def test_doubts_about_an_answer_are_shown(at_page: Opened) -> None:
     shown = at_page.page.inner_text("#panel")
     assert at_page.page.text_content(".trust .tip") == "one of two is supported"
     assert "a note of the service" in shown
-    problems = at_page.page.locator(".chip.is-doubt + .tip .problem").all_text_contents()
+    problems = at_page.page.locator(".doubt + .tip .problem").all_text_contents()
     assert problems == ["A source contradicts this sentence.", *["No source supports this sentence."] * 2]
     doubted = at_page.page.locator(".answer .doubt").all_text_contents()
     assert all(words.partition(" [")[0] in " ".join(doubted) for words in (first, second, third))

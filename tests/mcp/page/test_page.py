@@ -101,7 +101,6 @@ def test_the_outline_on_the_page_of_a_pdf_has_the_words_of_the_passage(at_page: 
     at_page.page.click(".hit:has-text('report.pdf'):has-text('tide') h2 button")
     at_page.page.wait_for_selector("#source .pdf img")
     at_page.page.wait_for_selector("#source .passage.is-hit")
-    at_page.page.wait_for_load_state("networkidle")  # each part that arrives draws the source anew
     at_page.page.wait_for_function("document.querySelector('.pdf img').naturalWidth > 300")
     outline, picture = (at_page.page.locator(part).first.bounding_box() for part in (".pdf i", ".pdf img"))
     assert outline is not None
@@ -164,6 +163,83 @@ def test_the_keyboard_alone(at_page: Opened) -> None:
     at_page.page.wait_for_selector("#source .passage.is-hit")
     keys.press("Escape")
     assert at_page.page.evaluate("document.activeElement.closest('.hit') !== null")
+
+
+def test_what_is_shown_stays_while_more_arrives(at_page: Opened) -> None:
+    """Neither cards nor pictures are drawn anew, so they don't flicker and what is selected stays so."""
+    page = at_page.page
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/v1/answer", hold)
+    at_page.ask(DISTANCE)
+    page.wait_for_selector(".hit")
+    page.evaluate("document.querySelector('.hit').wasHere = true")
+    assert page.locator(".cited >> visible=true").count() == 0
+    held.pop().continue_()
+    page.unroute("**/v1/answer")
+    page.wait_for_selector(".cited >> visible=true")
+    assert page.evaluate("document.querySelector('.hit').wasHere")
+    page.route("**/v1/explain", hold)
+    page.goto(f"{at_page.place}?q=how+often+does+the+tide+follow+the+moon&chunk=notes%2Freport.pdf%230")
+    page.wait_for_selector("#source .pdf img")
+    page.wait_for_selector("#source .passage.is-hit")
+    page.evaluate("document.querySelector('#source img').wasHere = true")
+    for each in held:
+        each.continue_()
+    page.unroute("**/v1/explain")
+    page.wait_for_selector("#source .passage.is-hit mark")
+    assert page.evaluate("document.querySelector('#source img').wasHere")
+
+
+def test_the_state_of_indexing_is_read_again(at_page: Opened) -> None:
+    """Until all chunks have vectors."""
+    embedded = iter([1, 2])
+
+    def tell(route: Any) -> None:
+        index = {"name": "docs", "points_count": 2, "indexed_vectors_count": next(embedded, 2), "vector_size": 4}
+        route.fulfill(json={"indexes": [index], "writable": False})
+
+    at_page.page.clock.install()
+    at_page.page.route("**/v1/indexes", tell)
+    at_page.page.goto(at_page.place)
+    at_page.page.wait_for_selector("#corpus:has-text('indexing: 50% embedded')")
+    at_page.page.clock.fast_forward(6_000)
+    at_page.page.wait_for_selector("#corpus:has-text('2 chunks'):not(:has-text('indexing'))")
+    at_page.errors.clear()  # the browser notes that there is no such index
+
+
+OVERLAPS = """() => {
+    const shown = [...document.querySelectorAll("main :is(button, input, select, a, summary), header :is(a, summary)")]
+        .filter((each) => each.checkVisibility({ visibilityProperty: true }) && !each.closest(".tip, .is-short"))
+        .map((each) => [each, each.getBoundingClientRect()])
+        .filter(([, { width, height }]) => width > 1 && height > 1);
+    const wrong = [];
+    shown.forEach(([one, a], place) => {
+        for (const [other, b] of shown.slice(place + 1)) {
+            if (one.contains(other)) continue;
+            const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+            const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+            if (wide > 1 && high > 1) wrong.push([one.textContent || one.id, other.textContent || other.id]);
+        }
+    });
+    return wrong;
+}"""
+
+
+def test_zoomed_to_twice_the_size_everything_fits(chromium: Any, reading: str) -> None:
+    """A window of 1280 by 900 pixels is one of 640 by 450 then."""
+    half = {"width": WIDE["width"] // 2, "height": WIDE["height"] // 2}
+    with opened(chromium, reading, viewport=half, device_scale_factor=2) as at:
+        for view in VIEWS:
+            at.page.goto(at.place)
+            at.page.wait_for_selector("#question")
+            show(at, view)
+            assert at.page.evaluate("document.documentElement.scrollWidth") <= half["width"], view
+            if view != "source":
+                assert at.page.evaluate(OVERLAPS) == [], view
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -2,7 +2,7 @@
 
 import { Problem, stream } from "./api.js";
 import { copyButton, h, link, say } from "./dom.js";
-import { questionOf } from "./query.js";
+import { CLOSED, questionOf } from "./query.js";
 import { reading } from "./reading.js";
 import { fallbacks, openChunk, problems } from "./results.js";
 import { addTurn, change, once, turnsOf } from "./store.js";
@@ -84,7 +84,7 @@ function finished(state, record, known) {
       h("span", { class: "confidence" }, trust.join(" · ")),
       explanation &&
         tip(h("button", { type: "button", class: "chip", "aria-label": TEXT.whyTrusted }, "?"), explanation),
-      doubts && [" · ", h("strong", { class: "doubts" }, doubts)],
+      doubts && [" · ", h("strong", { class: "problem" }, doubts)],
       h("span", { class: "grow" }),
       copyButton(TEXT.copyAnswer, () => copyOf(done)),
     ),
@@ -100,14 +100,12 @@ function draft(state, written, passages) {
 
 function text(state, done, passages) {
   const draw = {
-    doubt: (mark, inner, { isLast }) => [
-      h("span", { class: `doubt is-${mark.problem}` }, inner),
-      isLast &&
-        tip(h("button", { type: "button", class: "chip is-doubt", "aria-label": TEXT.whyDoubted }, "?"), [
-          h("span", { class: "problem" }, mark.reason),
-          mark.quote && quoted(mark.quote),
-        ]),
-    ],
+    doubt(mark, inner, { isLast }) {
+      const kind = `doubt is-${mark.problem}`;
+      if (!isLast) return h("span", { class: kind }, inner);
+      const reason = [h("span", { class: "problem" }, mark.reason), mark.quote && quoted(mark.quote)];
+      return tip(h("span", { class: kind, tabIndex: 0, role: "note" }, inner), reason);
+    },
     invented: (mark, _inner, { isFirst }) => isFirst && invented(mark),
     chip: (mark, _inner, { isFirst }) => isFirst && chip(state, mark),
   };
@@ -174,7 +172,7 @@ function following(state, done) {
   const on = (event) => {
     event.preventDefault();
     const q = field.value.trim();
-    if (q) change({ q, talk: addTurn(state.talk, state.q, done.text), tab: "", chunk: "", doc: "", of: "", at: "" });
+    if (q) change({ q, talk: addTurn(state.talk, state.q, done.text), tab: "", ...CLOSED });
   };
   return h("form", { onsubmit: on, class: "filter-row" }, field, h("button", {}, TEXT.ask));
 }

@@ -2,10 +2,10 @@
 
 import { answer, answered, numbersOf } from "./answer.js";
 import { asked as askedIndexes, contents, indexes, notice } from "./corpus.js";
-import { draw, fill, h, link } from "./dom.js";
+import { draw, h, link, regions } from "./dom.js";
 import { filters, filtersKey } from "./filters.js";
 import { contextKey, inspect } from "./inspect.js";
-import { rowsOf } from "./query.js";
+import { CLOSED, rowsOf } from "./query.js";
 import { cards, fallbacks, mark, nothing, problems, searched } from "./results.js";
 import { change, drop, forget, revisionOf } from "./store.js";
 import { TEXT } from "./words.js";
@@ -17,47 +17,41 @@ const TABS = [
   ["context", TEXT.context],
   ["compare", TEXT.compare],
 ];
-const LEFT = { chunk: "", doc: "", of: "", at: "" };
-let regions = null;
 let latest = null;
 
 export function ask(main, state) {
-  if (!regions?.form.isConnected) {
-    const names = ["form", "notice", "tabs", "panel"];
-    regions = Object.fromEntries(names.map((name) => [name, h("div", { class: `region-${name}` })]));
-    regions.panel.id = "panel";
-    regions.notice.setAttribute("role", "status");
-    fill(main, Object.values(regions));
-  }
   const { q, tab } = state;
-  draw(regions.form, JSON.stringify([q, state.filters, state.index, state.indexes, filtersKey(state)]), () =>
-    form(state),
-  );
-  draw(regions.notice, JSON.stringify([state.index, state.indexes, indexes().revision]), () => [notice(state)]);
-  draw(regions.tabs, JSON.stringify([Boolean(q), tab]), () => [q && tabs(state)]);
+  const [, told, , region] = regions(main, [
+    ["form", [q, state.filters, state.index, state.indexes, filtersKey(state)], () => form(state)],
+    ["notice", [state.index, state.indexes, indexes().revision], () => [notice(state)]],
+    ["tabs", [Boolean(q), tab], () => [q && tabs(state)]],
+    ["panel"],
+  ]);
+  told.setAttribute("role", "status");
+  region.id = "panel";
   if (q) {
-    regions.panel.setAttribute("role", "tabpanel");
-    regions.panel.setAttribute("aria-labelledby", `tab-${tab || "answer"}`);
-  } else for (const name of ["role", "aria-labelledby"]) regions.panel.removeAttribute(name);
-  regions.panel.hidden = !q && !indexes().isOver;
-  panel(state);
+    region.setAttribute("role", "tabpanel");
+    region.setAttribute("aria-labelledby", `tab-${tab || "answer"}`);
+  } else for (const name of ["role", "aria-labelledby"]) region.removeAttribute(name);
+  region.hidden = !q && !indexes().revision;
+  panel(region, state);
 }
 
-function panel(state) {
-  const given = JSON.stringify({ ...state, ...LEFT });
+function panel(region, state) {
+  const given = JSON.stringify({ ...state, ...CLOSED });
   if (!state.q) {
     leave(null);
-    draw(regions.panel, JSON.stringify([given, indexes().revision, revisionOf("contents")]), () => welcome(state));
+    draw(region, JSON.stringify([given, indexes().revision, revisionOf("contents")]), () => welcome(state));
     return;
   }
   if (!state.tab && rowsOf(state.filters) !== null) {
-    both(state);
+    both(region, state);
     return;
   }
   // Whatever it asks is asked once, so drawing it again costs no request.
   const content = safely(() => (state.tab ? inspect(state) : searched(state)));
   const key = JSON.stringify([given, contextKey(), whyKey(), revisionOf("search", "context", "named")]);
-  draw(regions.panel, key, () => content);
+  draw(region, key, () => content);
 }
 
 function safely(render) {
@@ -75,18 +69,21 @@ function leave(told) {
 }
 
 // The answer above the results: two regions, so a growing answer leaves the cards alone.
-function both(state) {
+function both(region, state) {
   const record = searched(state);
-  const given = JSON.stringify({ ...state, ...LEFT });
+  const given = { ...state, ...CLOSED };
   const isAnswerable = record.value?.results.length > 0;
   const told = isAnswerable ? answered(state) : null;
   leave(told);
-  draw(regions.panel, "both", () => [h("div", { class: "region-answer" }), h("div", { class: "region-results" })]);
-  const [top, below] = regions.panel.children;
-  draw(top, JSON.stringify([given, Boolean(told), revisionOf("answer")]), () => [
-    told && answer(state, told, record.value.degraded),
+  draw(region, "both", () => []);
+  const [, below] = regions(region, [
+    [
+      "answer",
+      [given, Boolean(told), revisionOf("answer")],
+      () => [told && answer(state, told, record.value.degraded)],
+    ],
+    ["results", [given, record.revision], () => results(state, record)],
   ]);
-  draw(below, JSON.stringify([given, record.revision]), () => results(state, record));
   mark(below, state, numbersOf(told));
 }
 
@@ -114,7 +111,7 @@ function form(state) {
     event.preventDefault();
     const q = field.value.trim();
     if (q === state.q && q) forget("search", "answer", "context");
-    else change({ q, tab: "", talk: "", ...LEFT });
+    else change({ q, tab: "", talk: "", ...CLOSED });
   };
   return h(
     "form",

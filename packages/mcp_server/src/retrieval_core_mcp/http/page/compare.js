@@ -1,9 +1,7 @@
 // One query with two settings: what rises, what falls, and what only one of them finds; and a case for a test suite.
 
 import { h, link, select } from "./dom.js";
-import { connect } from "./lines.js";
-import { fallbacks, isIncomplete, nameOf, openChunk, problems, searched } from "./results.js";
-import { lastReport } from "./report.js";
+import { crumbOf, fallbacks, isIncomplete, nameOf, openChunk, problems, searched } from "./results.js";
 import { change } from "./store.js";
 import { MODES, TEXT } from "./words.js";
 
@@ -24,8 +22,7 @@ export function compare(state) {
     column(state, MODES[state.mode] ?? state.mode, here.value, there.value),
     column(state, MODES[other] ?? other, there.value, here.value),
   );
-  connect(pair);
-  return [head, pair, saving(state, here.value), lastReport()];
+  return [head, pair, saving(state, here.value)];
 }
 
 const keyOf = (hit) => JSON.stringify([hit.index, hit.id]);
@@ -38,7 +35,7 @@ function column(state, name, found, beside) {
       "li",
       { "data-key": keyOf(hit) },
       link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
-      h("div", { class: "small soft" }, hit.section_path?.join(" › ")),
+      h("div", { class: "small soft" }, crumbOf(hit)),
       moved(hit.rank, ranks.get(keyOf(hit))),
     );
   const none = h("p", { class: "quiet" }, isIncomplete(found) ? TEXT.incomplete : TEXT.nothing);
@@ -64,26 +61,15 @@ function moved(here, there) {
 
 // A case for a test suite, as a file: the documents that are right are chosen here.
 function saving(state, found) {
-  const names = [...new Set(found.results.map(({ document_id: id }) => id))];
-  const boxes = names.map((name) =>
+  const documents = [...new Set(found.results.map(({ document_id: id }) => id))];
+  const boxes = documents.map((name) =>
     h("label", { style: { display: "block" } }, h("input", { type: "checkbox", value: name }), " ", h("bdi", {}, name)),
   );
   const save = (event) => {
     event.preventDefault();
     const chosen = boxes.map((box) => box.firstElementChild).filter(({ checked }) => checked);
-    const content = JSON.stringify(
-      {
-        name: "saved from the page",
-        cases: [
-          caseOf(
-            state,
-            chosen.map(({ value }) => value),
-          ),
-        ],
-      },
-      null,
-      2,
-    );
+    const names = chosen.map(({ value }) => value);
+    const content = JSON.stringify({ name: "saved from the page", cases: [caseOf(state, names)] }, null, 2);
     const url = URL.createObjectURL(new Blob([content], { type: "application/json" }));
     h("a", { href: url, download: "saved.retrieval.json" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);

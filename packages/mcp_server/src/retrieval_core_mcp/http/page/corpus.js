@@ -2,12 +2,29 @@
 
 import { get, part } from "./api.js";
 import { h, select } from "./dom.js";
-import { mergeFields, several } from "./query.js";
+import { CLOSED, mergeFields, several } from "./query.js";
 import { change, forget, once } from "./store.js";
 import { MODES, TEXT, chunks, documents } from "./words.js";
 
+const AGAIN_AFTER = 5_000;
+
+// Return the record of the indexes. While one is being indexed, it is read again every few seconds.
 export function indexes() {
-  return once("indexes", [], (signal) => get("/v1/indexes", {}, signal));
+  return once("indexes", [], async (signal, keep) => {
+    let found = await get("/v1/indexes", {}, signal);
+    let told = "";
+    while (found.indexes.some(isIndexing) && !signal.aborted) {
+      if (told !== JSON.stringify(found)) keep(found);
+      told = JSON.stringify(found);
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER));
+      found = await get("/v1/indexes", {}, signal).catch(() => found);
+    }
+    return found;
+  });
+}
+
+function isIndexing({ points_count: total, indexed_vectors_count: embedded, vector_size: width }) {
+  return width > 0 && total > 0 && embedded < total;
 }
 
 // Return the names of the indexes that a state asks.
@@ -57,12 +74,13 @@ export function corpus(state) {
   const sum = (values) => (values.every(isKnown) ? values.reduce((one, other) => one + other, 0) : null);
   const found = sum(names.map((name) => contents(name).value?.documents));
   const total = sum(infos.map(({ points_count: number }) => number));
-  const embedded = sum(infos.map(({ indexed_vectors_count: number, vector_size: width }) => (width ? number : null)));
-  const isIndexing = total > 0 && embedded !== null && embedded < total;
+  const waiting = infos.filter(isIndexing);
+  const embedded = sum(waiting.map(({ indexed_vectors_count: number }) => number));
+  const wanted = sum(waiting.map(({ points_count: number }) => number));
   const facts = [
     found !== null && documents(found),
     total !== null && chunks(total),
-    isIndexing && TEXT.embedding(`${Math.floor((embedded / total) * 100)}%`),
+    waiting.length > 0 && TEXT.embedding(`${Math.floor((embedded / wanted) * 100)}%`),
   ].filter(Boolean);
   return [h("strong", {}, h("bdi", {}, corpusName(names, all))), h("span", { class: "soft" }, ` ${facts.join(" · ")}`)];
 }
@@ -121,6 +139,5 @@ function choose({ target }, all) {
     return;
   }
   const one = chosen.length === 1 && chosen[0] !== all[0].name ? chosen[0] : "";
-  const reset = { chunk: "", doc: "", of: "", at: "", filters: "", talk: "" };
-  change({ index: one, indexes: chosen.length > 1 ? chosen.join(" ") : "", ...reset });
+  change({ index: one, indexes: chosen.length > 1 ? chosen.join(" ") : "", ...CLOSED, filters: "", talk: "" });
 }

@@ -41,6 +41,26 @@ export function draw(region, key, render) {
   return true;
 }
 
+// Draw the regions of an element, each anew only if its key changed: `parts` has a name, and a key and a function if it
+// is drawn here. What stays is not moved, so pictures don't flicker and a selection is kept.
+export function regions(element, parts) {
+  const known = new Map([...element.children].map((each) => [each.dataset.region, each]));
+  let next = element.firstElementChild;
+  const drawnNow = parts.filter(Boolean).map(([name, key, render]) => {
+    const region = known.get(name) ?? h("div", { class: `region-${name}`, "data-region": name });
+    if (region === next) next = next.nextElementSibling;
+    else element.insertBefore(region, next);
+    if (render) draw(region, JSON.stringify(key), render);
+    return region;
+  });
+  while (next) {
+    const gone = next;
+    next = next.nextElementSibling;
+    gone.remove();
+  }
+  return drawnNow;
+}
+
 export function say(text) {
   document.getElementById("status").textContent = text;
 }
@@ -60,19 +80,24 @@ export function select(name, choices, chosen, act, more = {}) {
   return h("select", { "aria-label": name, onchange: (event) => act(event.target.value), ...more }, options);
 }
 
+// A table of rows of cells; `numberCell` and `headCell` make those that are no plain ones.
 export function table(name, titles, rows, kind = "plain") {
-  const head = h(
-    "thead",
-    {},
-    h(
-      "tr",
-      {},
-      titles.map((title) => h("th", { scope: "col" }, title)),
-    ),
-  );
-  const body = rows instanceof Element ? rows : h("tbody", {}, rows);
-  const all = h("table", { class: kind }, h("caption", { class: "visually-hidden" }, name), head, body);
+  const isCell = (each) => each instanceof Element && ["TD", "TH"].includes(each.tagName);
+  const row = (cells) => h("tr", {}, ...cells.map((each) => (isCell(each) ? each : h("td", {}, each))));
+  const head = h("tr", {}, ...titles.map((title) => h("th", { scope: "col" }, title)));
+  const caption = h("caption", { class: "visually-hidden" }, name);
+  const all = h("table", { class: kind }, caption, h("thead", {}, head), h("tbody", {}, rows.map(row)));
   return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": name }, all);
+}
+
+export const numberCell = (text) => h("td", { class: "number" }, text);
+export const headCell = (...children) => h("th", { scope: "row" }, ...children);
+
+// Names with their values, without those that have none.
+export function facts(rows) {
+  const shown = rows.filter(([, value]) => value);
+  const one = ([name, value]) => [h("dt", {}, name), h("dd", {}, value)];
+  return h("dl", { class: "facts" }, shown.map(one));
 }
 
 export function copyButton(label, textOf, more = {}) {

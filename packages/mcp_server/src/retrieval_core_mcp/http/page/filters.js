@@ -1,15 +1,14 @@
 // Filters by the fields of the indexes, with what fits each type: contains, equals, has, ranges and dates.
 
-import { fieldsOf } from "./corpus.js";
+import { fieldsOf, indexes } from "./corpus.js";
 import { fill, h, link, say, select } from "./dom.js";
-import { filtersOf, operatorsOf, rowsOf, typedValue } from "./query.js";
+import { CLOSED, filtersOf, operatorsOf, rowsOf, typedValue } from "./query.js";
 import { change, changed, revisionOf } from "./store.js";
 import { OPERATORS, TEXT } from "./words.js";
 
-const LEFT = { chunk: "", doc: "", of: "", at: "" };
 let isOpen = false;
 
-export const filtersKey = () => [isOpen, isOpen ? revisionOf("contents", "indexes") : 0];
+export const filtersKey = () => [isOpen, isOpen && [revisionOf("contents"), indexes().value?.indexes.length]];
 
 export function filters(state) {
   const rows = rowsOf(state.filters);
@@ -48,7 +47,7 @@ function line(rows, { field, operator, value }, place) {
     "div",
     { class: "filter-row" },
     h("span", {}, `${field} ${OPERATORS[operator] ?? operator} `, h("bdi", {}, text)),
-    link(TEXT.remove, () => change({ filters: filtersOf(rest), ...LEFT }), {
+    link(TEXT.remove, () => change({ filters: filtersOf(rest), ...CLOSED }), {
       "aria-label": TEXT.removeFilterOn(field),
     }),
   );
@@ -64,7 +63,7 @@ function adding(rows, fields) {
     if (text === "") return value.focus();
     const row = { field: chosen.name, operator: operator.value, value: typedValue(text, chosen, operator.value) };
     say(TEXT.filterAdded);
-    return change({ filters: filtersOf([...rows, row]), ...LEFT });
+    return change({ filters: filtersOf([...rows, row]), ...CLOSED });
   };
   const show = () => {
     operator = select(

@@ -1,7 +1,7 @@
 // What is behind a result: why these results, the context of a language model, and two settings beside each other.
 
 import { post } from "./api.js";
-import { copyButton, h, link, table } from "./dom.js";
+import { copyButton, h, link, numberCell, table } from "./dom.js";
 import { compare } from "./compare.js";
 import { questionOf } from "./query.js";
 import { fallbacks, openChunk, problems, searched } from "./results.js";
@@ -60,19 +60,12 @@ function pack(state, { ledger, max_tokens: most, token_count: tokens, context_pa
   const bars = kept.map((each) =>
     h("i", { class: each.role, title: `${each.id}: ${each.tokens}`, style: { inlineSize: share(each) } }),
   );
-  const row = (each) =>
-    h(
-      "tr",
-      {},
-      h(
-        "td",
-        {},
-        link(h("bdi", {}, each.id), () => openChunk(state, each.id)),
-      ),
-      h("td", {}, ROLES[each.role] ?? each.role),
-      h("td", { class: "number" }, shortNumber(each.tokens)),
-      h("td", {}, [each.outcome, each.reason].filter(Boolean).join(": ")),
-    );
+  const row = (each) => [
+    link(h("bdi", {}, each.id), () => openChunk(state, each.id)),
+    ROLES[each.role] ?? each.role,
+    numberCell(shortNumber(each.tokens)),
+    [each.outcome, each.reason].filter(Boolean).join(": "),
+  ];
   return [
     fallbacks({ degraded }),
     h("p", {}, h("strong", { class: "number" }, shortNumber(tokens)), TEXT.ofTokens(most)),

@@ -2,7 +2,7 @@
 
 import { Problem, get, remove } from "./api.js";
 import { asked, contents, forgetContents, indexes, unusable } from "./corpus.js";
-import { draw, fill, h, link, say, select, table } from "./dom.js";
+import { facts, fill, h, link, numberCell, headCell, regions, say, select, table } from "./dom.js";
 import { several } from "./query.js";
 import { problems } from "./results.js";
 import { change, once, revisionOf } from "./store.js";
@@ -10,7 +10,6 @@ import { uploaded, uploads, uploadsKey } from "./uploads.js";
 import { TEXT, shortNumber } from "./words.js";
 
 const PAGE = 100;
-let regions = null;
 let wanted = "";
 let cursors = [""];
 let shown = "";
@@ -18,28 +17,24 @@ let shown = "";
 export function library(main, state) {
   const all = indexes();
   const name = state.of || asked(state, all.value?.indexes ?? [])[0] || "";
-  if (!regions?.facts.isConnected) {
-    const names = ["head", "facts", "adding", "added", "fields", "search", "documents"];
-    regions = Object.fromEntries(names.map((each) => [each, h("div", { class: `region-${each}` })]));
-    fill(main, Object.values(regions));
-    regions.head.id = "library";
-  }
   if (shown !== name) [shown, wanted, cursors] = [name, "", [""]];
-  regions.head.dataset.index = name;
-  draw(regions.head, JSON.stringify([name, state.indexes]), () => head(state, name));
-  draw(regions.facts, JSON.stringify([name, all.revision]), () => facts(all, name));
-  if (!all.value || !name) return;
-  const { files, writable } = all.value;
-  draw(regions.adding, JSON.stringify([name, files]), () => [
-    files ? uploads(name, files) : h("p", { class: "small soft" }, TEXT.readOnly),
+  const { files, writable } = all.value ?? {};
+  const records = all.value && name ? cursors.map((cursor) => listed(name, cursor)) : [];
+  const adding = () => [files ? uploads(name, files) : h("p", { class: "small soft" }, TEXT.readOnly)];
+  const listing = [name, wanted, cursors, revisionOf("documents"), writable];
+  const inside = [
+    ["adding", [name, files], adding],
+    ["added", [name, uploadsKey()], () => uploaded(name)],
+    ["fields", [name, revisionOf("contents")], () => fields(name)],
+    ["search", [name, wanted], () => search()],
+    ["documents", listing, () => documents(state, name, records, writable)],
+  ];
+  const [top] = regions(main, [
+    ["head", [name, state.indexes], () => head(state, name)],
+    ["facts", [name, all.revision], () => condition(all, name)],
+    ...(records.length ? inside : []),
   ]);
-  draw(regions.added, JSON.stringify([name, uploadsKey()]), () => uploaded(name));
-  draw(regions.fields, JSON.stringify([name, revisionOf("contents")]), () => fields(name));
-  draw(regions.search, JSON.stringify([name, wanted]), () => search());
-  const records = cursors.map((cursor) => listed(name, cursor));
-  draw(regions.documents, JSON.stringify([name, wanted, cursors, revisionOf("documents"), writable]), () =>
-    documents(state, name, records, writable),
-  );
+  top.id = "library";
 }
 
 function head(state, name) {
@@ -51,7 +46,7 @@ function head(state, name) {
   return h("h1", {}, TEXT.files, " · ", which);
 }
 
-function facts(all, name) {
+function condition(all, name) {
   if (all.problem) return problems(all.problem);
   const info = all.value?.indexes.find((each) => each.name === name);
   if (!info) return [];
@@ -62,11 +57,7 @@ function facts(all, name) {
   ];
   const told = unusable(info);
   return [
-    h(
-      "dl",
-      { class: "facts" },
-      rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]),
-    ),
+    facts(rows),
     told && h("p", { class: "notice" }, told),
     width > 0 && total > embedded && h("p", { class: "notice" }, TEXT.notEmbedded(total - embedded)),
   ];
@@ -78,15 +69,12 @@ function fields(name) {
   if (!record.value?.fields.length) return [];
   const values = ({ min, max, examples }) =>
     min !== undefined && min !== null ? TEXT.range(min, max) : (examples ?? []).slice(0, 5).join(", ");
-  const row = (field) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, field.name),
-      h("td", {}, (field.types ?? []).join(", ")),
-      h("td", { class: "number" }, shortNumber(field.count)),
-      h("td", {}, h("bdi", {}, values(field))),
-    );
+  const row = (field) => [
+    headCell(field.name),
+    (field.types ?? []).join(", "),
+    numberCell(shortNumber(field.count)),
+    h("bdi", {}, values(field)),
+  ];
   return h(
     "details",
     {},
@@ -146,18 +134,9 @@ function documents(state, index, records, writable) {
 function row(state, index, each, writable) {
   const open = () => change({ doc: each.id, chunk: "", at: "", of: state.indexes ? index : "" });
   const place = h("td", {}, writable && link(TEXT.remove, forgetIt, { class: "link small" }));
-  return h(
-    "tr",
-    {},
-    h(
-      "td",
-      {},
-      link(h("bdi", {}, each.title || each.id), open),
-      each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id)),
-    ),
-    h("td", { class: "number" }, shortNumber(each.chunks)),
-    place,
-  );
+  const title = link(h("bdi", {}, each.title || each.id), open);
+  const id = each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id));
+  return [[title, id], numberCell(shortNumber(each.chunks)), place];
 
   async function forgetIt() {
     if (!confirm(TEXT.removeDocument(each.id))) return;

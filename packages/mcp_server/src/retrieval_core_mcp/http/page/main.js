@@ -5,6 +5,7 @@ import { corpus, indexes, settings } from "./corpus.js";
 import { draw, fill, h } from "./dom.js";
 import { library } from "./library.js";
 import { closeSource, showSource } from "./source.js";
+import { CLOSED } from "./query.js";
 import { addressOf, change, hasToken, keepToken, read, takeToken, wantsToken } from "./store.js";
 import { TEXT } from "./words.js";
 
@@ -41,7 +42,7 @@ for (const link of document.querySelectorAll("[data-view]")) {
   link.addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey) return;
     event.preventDefault();
-    change({ view: link.dataset.view, chunk: "", doc: "", of: "", at: "" });
+    change({ view: link.dataset.view, ...CLOSED });
   });
 }
 render();
@@ -63,7 +64,11 @@ function render() {
   }
   const told = corpus(state);
   draw(header, JSON.stringify([state.index, state.indexes, told?.map(({ textContent }) => textContent)]), () => [told]);
-  draw(menu, JSON.stringify([state.index, state.indexes, state.mode, state.top, all.revision]), () => settings(state));
+  draw(
+    menu,
+    JSON.stringify([state.index, state.indexes, state.mode, state.top, all.value?.indexes.map(({ name }) => name)]),
+    () => settings(state),
+  );
   document.title = titleOf(state);
   (state.view === "index" ? library : ask)(main, state);
   showSource(state);

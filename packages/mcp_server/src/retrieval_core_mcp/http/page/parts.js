@@ -24,7 +24,7 @@ export function partOf(document, chunk) {
   return TEXT.partOf(pageName(source), from, to ?? from, pageName(source) === "slide" ? last : null);
 }
 
-// The pages of a PDF that a chunk runs over, one after the other.
+// The pages of a PDF that a chunk runs over, one after the other, each as a region that stays while others arrive.
 export function pictures(state, { id, page_span: [first, last = first] }) {
   const isWhole = shownAll.has(id);
   const all = [];
@@ -34,15 +34,15 @@ export function pictures(state, { id, page_span: [first, last = first] }) {
         shownAll.add(id);
         changed();
       };
-      all.push(h("p", {}, link(TEXT.morePages(last - number + 1), more)));
+      all.push(["pages", [], () => h("p", {}, link(TEXT.morePages(last - number + 1), more))]);
       break;
     }
-    const record = pageRecord(state, id, number);
-    if (record.value) all.push(page(record.value));
-    else if (record.problem && hasReason(record.problem)) {
-      all.push(h("p", { class: "small soft" }, record.problem.message));
-      break;
-    } else break;
+    const { value, problem } = pageRecord(state, id, number);
+    if (value) all.push([`page-${number}`, [value.picture], () => page(value)]);
+    else if (problem && hasReason(problem)) {
+      all.push([`page-${number}`, [problem.message], () => h("p", { class: "small soft" }, problem.message)]);
+    }
+    if (!value) break;
   }
   return all;
 }

@@ -19,6 +19,8 @@ export const DEFAULTS = {
   other: "",
   talk: "",
 };
+// What is another source, or none.
+export const CLOSED = { chunk: "", doc: "", of: "", at: "" };
 const TABS = ["", "why", "context", "compare"];
 const VIEWS = ["ask", "index"];
 

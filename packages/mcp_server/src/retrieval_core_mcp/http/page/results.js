@@ -73,6 +73,11 @@ export function mark(region, state, cited) {
   }
 }
 
+// The headings above a chunk, without the title of its document.
+export function crumbOf({ section_path: path, title }) {
+  return (path ?? []).slice(path?.[0] === title ? 1 : 0).join(" › ");
+}
+
 export function nameOf(hit) {
   return hit.title || hit.source || hit.document_id;
 }
@@ -93,7 +98,7 @@ function card(state, hit) {
     });
   const place = [
     hit.index && TEXT.inIndex(hit.index),
-    hit.section_path?.join(" › "),
+    crumbOf(hit),
     pageRange(hit.page_span, hit.source),
     !hit.page_span && lineRange(hit.lines),
   ]

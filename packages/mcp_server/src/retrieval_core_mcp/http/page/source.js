@@ -1,7 +1,7 @@
 // The source beside the results: a chunk in its document with the words of the query and the cited words marked.
 
 import { Problem, get, part, post } from "./api.js";
-import { copyButton, draw, fill, h, link } from "./dom.js";
+import { copyButton, draw, facts, fill, h, link, regions } from "./dom.js";
 import { fenceAfter, formOf } from "./markdown.js";
 import { hasPictures, partOf, pictures } from "./parts.js";
 import { sourceIndex } from "./query.js";
@@ -10,7 +10,6 @@ import { openChunk, problems, searched } from "./results.js";
 import { change, once, read, revisionOf } from "./store.js";
 import { countPoints, offsets } from "./text.js";
 import { TEXT, citationOf, day, lineRange, pageName, pageRange } from "./words.js";
-import { whyNot } from "./why.js";
 
 const AROUND = 12_000;
 const MOST_FIELDS = 30;
@@ -19,7 +18,6 @@ let shown = "";
 let before = null;
 let parts = [];
 let isInView = false;
-const wondered = new Set();
 
 export function closeSource() {
   const { view, of } = read();
@@ -38,16 +36,17 @@ export function showSource(state) {
   if (isNew && key) {
     if (!shown) before = document.activeElement;
     [parts, isInView] = [[], false];
-    wondered.clear();
   }
   shown = key;
   if (!key) return;
   if (!panel.firstElementChild) fill(panel, h("header", {}), h("div", {}));
   const [head, body] = panel.children;
-  const known = revisionOf("chunk", "document", "page", "search", "named");
   const { title, content, isComplete } = contentOf(state);
-  draw(head, JSON.stringify([key, title, state.q, known]), () => header(state, title));
-  draw(body, JSON.stringify([key, state.q, known, [...wondered], parts]), content);
+  draw(head, JSON.stringify([key, title, state.q, revisionOf("search")]), () => header(state, title));
+  regions(
+    body,
+    content.filter(Boolean).map(([name, known, render]) => [name, [key, known], render]),
+  );
   if (isNew) {
     panel.scrollTop = 0;
     if (wasClosed) document.getElementById("close")?.focus();
@@ -88,11 +87,21 @@ function foundBy(state) {
 function contentOf(state) {
   const index = sourceIndex(state);
   const waiting = () => h("p", { class: "quiet" }, TEXT.loading);
+  const failed = ({ problem }, title = TEXT.sourceTitle) => ({
+    title,
+    content: [
+      [
+        "failed",
+        [problem.messages],
+        () => [problems(problem), problem.kind === "missing" && h("p", { class: "quiet" }, TEXT.gone)],
+      ],
+    ],
+  });
   const chunk = state.chunk
     ? once("chunk", [index, state.chunk], (signal) => get(`/v1/chunks/${part(state.chunk)}`, { index }, signal))
     : null;
-  if (chunk?.problem) return failed(chunk.problem);
-  if (chunk && !chunk.value) return { title: TEXT.sourceTitle, content: waiting };
+  if (chunk?.problem) return failed(chunk);
+  if (chunk && !chunk.value) return { title: TEXT.sourceTitle, content: [["waiting", [], waiting]] };
   const fields = chunk?.value.fields;
   const name = fields?.document_id ?? state.doc;
   const title = fields?.title || name;
@@ -102,27 +111,26 @@ function contentOf(state) {
       get(`/v1/documents/${part(name)}`, { index, offset, limit: AROUND }, signal),
     ),
   );
-  const problem = records.find((record) => record.problem)?.problem;
-  if (problem) return { ...failed(problem), title };
+  const broken = records.find(({ problem }) => problem);
+  if (broken) return failed(broken, title);
   const isComplete = records.every(({ value }) => value);
-  const content = () => [
-    facts(name, chunk?.value),
-    chunk && actions(state, chunk.value),
-    fields && hasPictures(fields) && pictures(state, fields),
-    records.map(({ value }) => (value ? piecesOf(state, value, fields) : waiting())),
-    around(name, records),
+  const text = ({ value }) => (value ? piecesOf(state, value, fields) : waiting());
+  const content = [
+    ["facts", [chunk?.revision], () => [about(name, chunk?.value), chunk && actions(state, chunk.value)]],
+    ...(fields && hasPictures(fields) ? pictures(state, fields) : []),
+    ...records.map((record, place) => [
+      `text-${place}`,
+      [state.q, record.revision, revisionOf("search")],
+      () => text(record),
+    ]),
+    ["around", [parts, records.map(({ revision }) => revision)], () => around(name, records)],
   ];
   return { title, content, isComplete };
 }
 
-function failed(problem) {
-  const content = () => [problems(problem), problem.kind === "missing" && h("p", { class: "quiet" }, TEXT.gone)];
-  return { title: TEXT.sourceTitle, content };
-}
-
 const startOf = ({ span }) => (Array.isArray(span) ? span[0] : span.start);
 
-function facts(name, chunk) {
+function about(name, chunk) {
   const fields = chunk?.fields;
   const isSlide = pageName(fields?.source) === "slide";
   const told = [
@@ -140,12 +148,7 @@ function facts(name, chunk) {
   const own = Object.entries(fields?.metadata ?? {})
     .slice(0, MOST_FIELDS)
     .map(([label, value]) => [h("bdi", {}, label), h("bdi", {}, short(value))]);
-  const rows = [...told, ...own].filter(([, value]) => value);
-  return h(
-    "dl",
-    { class: "facts" },
-    rows.map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]),
-  );
+  return facts([...told, ...own]);
 }
 
 // Open the original, copy quote, citation and link, and compare the chunk with its document.
@@ -197,7 +200,7 @@ function around(name, records) {
   ];
 }
 
-// A part of a document, chunk by chunk; each chunk can be asked about.
+// A part of a document, chunk by chunk.
 function piecesOf(state, document, fields) {
   const at = offsets(document.text);
   const form = formOf(document.source ?? document.id);
@@ -224,7 +227,7 @@ function piecesOf(state, document, fields) {
     last = begun;
     const from = Math.max(done, start);
     const marks = marksIn(document, each, from, hits.get(each.id), quote);
-    pieces.push(text(from, end, each.id === fields?.id, marks), wonder(state, each.id, fields?.id));
+    pieces.push(text(from, end, each.id === fields?.id, marks));
     done = end;
   }
   if (document.text.slice(done).trim()) pieces.push(text(done, document.text.length));
@@ -243,16 +246,6 @@ function marksIn(document, each, from, hit, quote) {
   const place = (point) => at(Math.max(0, point - document.offset)) - from;
   const marks = spans.map(([kind, start, end]) => ({ kind, start: place(start), end: place(end) }));
   return marks.filter(({ start, end }) => end > Math.max(0, start));
-}
-
-function wonder(state, id, open) {
-  if (!state.q || id === open) return null;
-  if (wondered.has(id)) return h("div", { role: "status" }, whyNot(state, id));
-  const ask = () => {
-    wondered.add(id);
-    dispatchEvent(new Event("changed"));
-  };
-  return link(TEXT.whyNot, ask, { class: "link small", "aria-label": TEXT.whyNotChunk(id) });
 }
 
 // Bring the cited words into view, or the chunk: on the picture of its page if there is one, else in the text.

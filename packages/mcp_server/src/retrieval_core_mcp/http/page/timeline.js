@@ -1,7 +1,7 @@
 // The stages of a search in the order in which they began, each with a bar on one scale. Parallel stages lie below each
 // other; failed attempts are hatched; a line stands at the deadline.
 
-import { h, table } from "./dom.js";
+import { h, headCell, numberCell, table } from "./dom.js";
 import { STAGES, TEXT, shortNumber } from "./words.js";
 
 const FAR = 2;
@@ -15,26 +15,18 @@ export function timeline({ stages, execution, deadline_ms: deadline }) {
   const percent = (milliseconds) => `${(Math.max(0, Math.min(scale, milliseconds)) / scale) * 100}%`;
   const began = ({ started_ms: started }) => started ?? 0;
   const inOrder = [...stages].sort((one, other) => began(one) - began(other));
-  const row = (stage) =>
-    h(
-      "tr",
-      {},
-      h(
-        "th",
-        { scope: "row", title: STAGES[stage.stage] ?? "" },
-        stage.stage,
-        stage.round > 1 && h("span", { class: "soft" }, ` ${stage.round}`),
-      ),
-      h("td", {}, track(stage, isNear && deadline, percent)),
-      h("td", { class: "number" }, `${shortNumber(stage.milliseconds)} ms`),
-      h("td", { class: "number" }, counts(stage)),
-      h("td", {}, happened(stage)),
-    );
+  const row = (stage) => [
+    headCell(stage.stage, stage.round > 1 && h("span", { class: "soft" }, ` ${stage.round}`)),
+    track(stage, isNear && deadline, percent),
+    numberCell(`${shortNumber(stage.milliseconds)} ms`),
+    numberCell(counts(stage)),
+    happened(stage),
+  ];
   const titles = TEXT.stageColumns(shortNumber(scale));
   const isKnown = deadline !== undefined && deadline !== null;
   return [
     isKnown && h("p", { class: "small soft" }, TEXT.deadline(shortNumber(deadline), isNear, (whole / deadline) * 100)),
-    table(TEXT.stages, titles, inOrder.map(row), "stages"),
+    table(TEXT.stages, titles, inOrder.map(row), "plain stages"),
   ];
 }
 

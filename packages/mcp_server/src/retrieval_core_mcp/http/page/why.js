@@ -2,9 +2,9 @@
 
 import { get } from "./api.js";
 import { bar, h, link } from "./dom.js";
-import { opening, several, sourceIndex } from "./query.js";
-import { nameOf, nothing, openChunk, problems, searched } from "./results.js";
-import { change, once } from "./store.js";
+import { several, sourceIndex } from "./query.js";
+import { crumbOf, nameOf, nothing, openChunk, problems, searched } from "./results.js";
+import { changed, once } from "./store.js";
 import { unitSpans } from "./text.js";
 import { timeline } from "./timeline.js";
 import { TEXT, duration, shortNumber } from "./words.js";
@@ -40,7 +40,7 @@ function reasons(state, hit, found) {
       "p",
       {},
       link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
-      hit.section_path?.length > 0 && h("span", { class: "soft" }, ` · ${hit.section_path.join(" › ")}`),
+      crumbOf(hit) && h("span", { class: "soft" }, ` · ${crumbOf(hit)}`),
     ),
     scores(hit, found),
     h("p", { class: "small" }, moved(hit, found)),
@@ -117,8 +117,8 @@ function whyNotForm(state) {
   ];
 }
 
-// Why a chunk is or isn't among the results; a name that is no chunk finds documents by their names.
-export function whyNot(state, chunk) {
+// Why a chunk is or isn't among the results; what is no chunk is part of a document's name.
+function whyNot(state, chunk) {
   const index = sourceIndex(state) || several(state)[0];
   const record = searched(state, { chunk_id: chunk, indexes: undefined, index });
   if (!record.isOver) return h("p", { class: "quiet" }, TEXT.searching);
@@ -132,12 +132,31 @@ function named(state, name, index, problem) {
   if (!record.isOver) return h("p", { class: "quiet" }, TEXT.searching);
   const documents = record.value?.documents ?? [];
   if (!documents.length) return problems(problem);
-  const open = (id) => change({ ...opening(state, "", index || ""), doc: id });
-  const one = ({ id }) =>
-    h(
-      "li",
-      {},
-      link(h("bdi", {}, id), () => open(id)),
-    );
+  const chosen = documents.length === 1 ? documents[0] : documents.find(({ id }) => id === name);
+  if (chosen) return nearest(state, chosen.id, index);
+  const choose = (id) => {
+    expected = id;
+    changed();
+  };
+  const one = ({ id }) => h("li", {}, ...[link(h("bdi", {}, id), () => choose(id))]);
   return [h("p", {}, TEXT.noChunk), h("ul", {}, documents.map(one))];
+}
+
+// Why the chunk of a document that is nearest to the query is or isn't among the results.
+function nearest(state, id, index) {
+  const inside = { ...state, filters: JSON.stringify({ document_id: { $eq: id } }) };
+  const record = searched(inside, { index, indexes: undefined, top_k: 1 });
+  if (record.problem) return problems(record.problem);
+  if (!record.value) return h("p", { class: "quiet" }, TEXT.searching);
+  const [hit] = record.value.results;
+  if (!hit) return h("p", {}, TEXT.nothing);
+  return [
+    h(
+      "p",
+      {},
+      TEXT.nearestChunk,
+      link(h("bdi", {}, hit.id), () => openChunk(state, hit.id, index)),
+    ),
+    whyNot(state, hit.id),
+  ];
 }

@@ -205,7 +205,8 @@ export const TEXT = {
   expected: "A document or a chunk",
   expectedHint: "part of a document's name, or a chunk such as notes.md#0",
   explain: "Explain",
-  noChunk: "This is no chunk. Open its document, and choose “Why not this one?” beside a chunk:",
+  noChunk: "Several documents have that in their name. Choose one:",
+  nearestChunk: "Its chunk that is nearest to the query: ",
   timeline: (time) => `Timeline: ${time} in total`,
   matched: (words) => `Matched words: ${words}`,
   noWords: "No words of the query are marked in it.",
@@ -264,7 +265,6 @@ export const TEXT = {
   localLink: "The link works on this computer only.",
   readOn: "Read on",
   fromStart: "The document from its start",
-  whyNotChunk: (id) => `Why not chunk ${id}?`,
   chapter: (title) => `Chapter: ${title}`,
   partOf: (name, from, to, all) => {
     const range = from === to ? ` ${from}` : `s ${from} to ${to}`;
@@ -323,14 +323,6 @@ export const TEXT = {
   skippedFiles: "If a file is missing here, it was skipped. For the reason, run: retrieval index FOLDER",
   removeDocument: (id) => `Remove ${id} from the index? Its file is kept.`,
   removed: "Removed",
-  lastReport: "Last report of the test suite",
-  report: (date, { passed, total, skipped }) =>
-    ` of ${date}: ${passed} of ${total} cases passed${skipped ? `, ${skipped} skipped` : ""}.`,
-  criteria: "Criteria",
-  criteriaColumns: ["criterion", "value", "target", "verdict"],
-  notPassed: "Cases that did not pass",
-  notPassedColumns: ["query", "why", "found"],
   openSource: (number, title) => `Open source ${number}: ${title}`,
   whyTrusted: "What is the confidence based on?",
-  whyDoubted: "Why is this underlined?",
 };
