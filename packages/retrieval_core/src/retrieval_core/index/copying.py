@@ -329,7 +329,8 @@ class _Copy:
             documents, chunks = await self._size(target)
             if documents or chunks:
                 msg = (
-                    f"{target.location} is not empty: it has {documents:,} documents and {chunks:,} chunks. Name an "
+                    f"{target.location} is not empty: it has {documents:,} documents and {chunks:,} chunks. If you "
+                    "copied this index to it before, the copy is complete, and you can use it. Otherwise name an "
                     "empty target, or delete this index first."
                 )
                 raise StoreError(msg)
