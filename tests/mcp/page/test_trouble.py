@@ -287,8 +287,8 @@ def test_a_person_finds_out_what_a_file_says_now_and_what_became_of_a_page(chrom
         go(at, "?q=how+often+comes+the+tide&tab=why")
         at.page.fill("#expected", "LAMPS")
         at.page.click("button:text('Explain')")
-        at.page.wait_for_selector("#panel [role=status]:has-text('nearest to the query')")
-        at.page.click("#panel [role=status] button:has-text('lamps.csv#')")
+        at.page.click("#panel [role=status] li button >> nth=0")  # each row is a document
+        at.page.click("#panel [role=status] p:has-text('nearest to the query') button")
         at.page.wait_for_selector("#source .passage.is-hit:has-text('lamp')")
         at.page.keyboard.press("Escape")
         go(at, "?q=how+often+comes+the+tide")
