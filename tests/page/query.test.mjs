@@ -6,7 +6,7 @@ import { test } from "node:test";
 const PAGE = "../../packages/mcp_server/src/retrieval_core_mcp/http/page";
 const { filtersOf, mergeFields, opening, operatorsOf, questionOf, rowsOf, searchOf, stateOf, typedValue } =
   await import(`${PAGE}/query.js`);
-const { copyOf, doubtOf, liveMarks, marksOf, trustOf } = await import(`${PAGE}/verdict.js`);
+const { copyOf, doubtOf, marksOf, summaryOfDoubts, trustOf } = await import(`${PAGE}/verdict.js`);
 const { citationOf, duration } = await import(`${PAGE}/words.js`);
 
 test("an address gives the state that made it", () => {
@@ -63,12 +63,23 @@ test("marks of an answer stand at its code points, invented ones apart", () => {
       ["invented", "[9]"],
     ],
   );
-  assert.deepEqual(
-    liveMarks(text, [source]).map(({ start, end }) => text.slice(start, end)),
-    ["[1]"],
-  );
   assert.equal(doubtOf({ check: { verdict: "contradicted", reason: "other figure" } }).reason, "other figure");
   assert.equal(doubtOf({ attributions: [{ problem: null }] }), null);
+});
+
+test("a number is a source where the service names it, and where a written sentence repeats it", () => {
+  const text = "The paper [1] and [3] say so [1].";
+  const source = { number: 1, document_id: "d", chunk_ids: ["d#0"], quotes: [] };
+  const sentences = [{ span: [0, 33], attributions: [{ number: 1, marker: [29, 32], citation: source }] }];
+  const chips = (kind) =>
+    marksOf({ text, kind, sentences }, [source, { ...source, number: 3 }]).map(({ start }) => start);
+  assert.deepEqual(chips("extracted"), [29]);
+  assert.deepEqual(chips("written"), [29, 10]);
+});
+
+test("sentences to check are counted among all", () => {
+  assert.equal(summaryOfDoubts({ sentences: [{ needs_source: true }, {}] }), "1 of 2 sentences to check");
+  assert.equal(summaryOfDoubts({ sentences: [{}] }), "");
 });
 
 test("trust, copies and citations", () => {

@@ -7,18 +7,19 @@ import { reading } from "./reading.js";
 import { fallbacks, openChunk, problems } from "./results.js";
 import { addTurn, change, once, turnsOf } from "./store.js";
 import { shorten } from "./text.js";
-import { copyOf, kindOf, liveMarks, marksOf, summaryOfDoubts, trustOf } from "./verdict.js";
+import { copyOf, kindOf, marksOf, summaryOfDoubts, trustOf } from "./verdict.js";
 import { DOUBTS, FAILURES, TEXT, citationOf } from "./words.js";
 
 const MOST_QUOTED = 600;
 
-// Return the record of an answer: its value has `written`, `passages`, `relevance` and at the end `done` and `took`.
+// Return the record of an answer: its value has `written`, the `sentences` of it that are complete, `passages`,
+// `relevance`, and at the end `done` and `took`.
 export function answered(state) {
   const history = turnsOf(state.talk);
   const asked = questionOf(state, history.length ? { history } : {});
   return once("answer", asked, async (signal, keep) => {
     const began = performance.now();
-    let made = { written: "", passages: null, relevance: null, done: null };
+    let made = { written: "", sentences: [], passages: null, relevance: null, done: null };
     await stream(
       "/v1/answer",
       asked,
@@ -26,6 +27,7 @@ export function answered(state) {
         if (event.type === "retrieval_done") {
           made = { ...made, passages: event.passages ?? [], relevance: event.relevance?.value ?? null };
         } else if (event.type === "answer_chunk") made = { ...made, written: made.written + event.content };
+        else if (event.type === "citation") made = { ...made, sentences: [...made.sentences, event.sentence] };
         else if (event.type === "error") made = { ...made, error: event.reason };
         else if (event.type === "done") made = { ...made, done: event.answer, took: performance.now() - began };
         else return;
@@ -46,7 +48,7 @@ export function numbersOf(record) {
 
 // Draw an answer. `known` are the failures that the results below it show.
 export function answer(state, record, known) {
-  const { written = "", passages, done } = record.value ?? {};
+  const { written = "", sentences, passages, done } = record.value ?? {};
   if (done)
     return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state), finished(state, record, known));
   const isWaiting = !record.isOver;
@@ -61,7 +63,7 @@ export function answer(state, record, known) {
     "section",
     { class: "answered", "aria-label": TEXT.answer },
     turns(state),
-    h("div", { class: "answer", dir: "auto" }, draft(state, written, passages)),
+    h("div", { class: "answer", dir: "auto" }, draft(state, { text: written, sentences }, passages)),
     isWaiting && stop,
     end && h("p", { class: "quiet", role: "status" }, end),
     record.problem && problems(record.problem),
@@ -75,16 +77,16 @@ function finished(state, record, known) {
   const doubts = summaryOfDoubts(done);
   const note = [kindOf(done), done.error].filter(Boolean);
   return [
-    h("div", { class: "answer", dir: "auto" }, text(state, done, record.value.passages ?? [])),
+    h("div", { class: `answer is-${done.kind}`, dir: "auto" }, text(state, done, record.value.passages ?? [])),
     note.map((each) => h("p", { class: "quiet small" }, each)),
     done.note && h("p", { class: "notice" }, done.note),
     h(
       "div",
       { class: "trust small soft" },
+      doubts && [h("strong", { class: "problem" }, doubts), " · "],
       h("span", { class: "confidence" }, trust.join(" · ")),
       explanation &&
         tip(h("button", { type: "button", class: "chip", "aria-label": TEXT.whyTrusted }, "?"), explanation),
-      doubts && [" · ", h("strong", { class: "problem" }, doubts)],
       h("span", { class: "grow" }),
       copyButton(TEXT.copyAnswer, () => copyOf(done)),
     ),
@@ -93,9 +95,11 @@ function finished(state, record, known) {
   ];
 }
 
-function draft(state, written, passages) {
+// Only the numbers that the service names as sources are drawn as such: a text may quote others, such as "[3]".
+function draft(state, begun, passages) {
   const draw = { chip: (mark, _inner, { isFirst }) => isFirst && chip(state, mark) };
-  return reading(written, { marks: liveMarks(written, passages), draw, level: 2 });
+  const marks = marksOf(begun, passages ?? []).filter(({ kind }) => kind === "chip");
+  return reading(begun.text, { marks, draw, level: 2 });
 }
 
 function text(state, done, passages) {
@@ -109,14 +113,7 @@ function text(state, done, passages) {
     invented: (mark, _inner, { isFirst }) => isFirst && invented(mark),
     chip: (mark, _inner, { isFirst }) => isFirst && chip(state, mark),
   };
-  return reading(done.text, { marks: allMarks(done, passages), draw, level: 2 });
-}
-
-// The service tells of each source of a sentence once; its number may stand there again.
-function allMarks(done, passages) {
-  const marks = marksOf(done, passages);
-  const begun = new Set(marks.filter(({ kind }) => kind !== "doubt").map(({ start }) => start));
-  return [...marks, ...liveMarks(done.text, passages).filter(({ start }) => !begun.has(start))];
+  return reading(done.text, { marks: marksOf(done, passages), draw, level: 2 });
 }
 
 // A number that is no source: there is no such passage, or it supports nothing.

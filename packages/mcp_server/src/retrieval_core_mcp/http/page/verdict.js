@@ -3,8 +3,9 @@
 import { offsets } from "./text.js";
 import { DOUBTS, KINDS, citationOf, count, duration } from "./words.js";
 
-// Return the marks over an answer's text, in units: `doubt` for a sentence, `chip` or `invented` for a `[n]`. A number
-// that the answer's sources don't have may still be one of the passages.
+// Return the marks over an answer's text, in units: `doubt` for a sentence, `chip` or `invented` for a `[n]` that the
+// service names, and for the same number where a written sentence repeats it. What is extracted may quote such numbers.
+// A number that the answer's sources don't have may still be one of the passages.
 export function marksOf(answer, passages = []) {
   const at = offsets(answer.text);
   const span = ([start, end]) => ({ start: at(start), end: at(end) });
@@ -17,19 +18,21 @@ export function marksOf(answer, passages = []) {
       const source =
         each.citation ?? [...(answer.sources ?? []), ...passages].find(({ number }) => number === each.number);
       const kind = each.problem === "unknown" || !source ? "invented" : "chip";
-      marks.push({ kind, ...span(each.marker), number: each.number, source, problem: each.problem ?? null });
+      const mark = { kind, number: each.number, source, problem: each.problem ?? null };
+      const first = span(each.marker);
+      marks.push({ ...mark, ...first });
+      if (answer.kind !== "written") continue;
+      const { start, end } = span(sentence.span);
+      const said = `[${each.number}]`;
+      for (
+        let next = answer.text.indexOf(said, start);
+        next >= 0 && next < end;
+        next = answer.text.indexOf(said, next + 1)
+      )
+        if (next !== first.start) marks.push({ ...mark, start: next, end: next + said.length });
     }
   }
   return marks;
-}
-
-// Return the marks of an answer that is still written: each `[n]` that names a passage.
-export function liveMarks(written, passages) {
-  return [...written.matchAll(/(?<![\w)])\[(\d{1,4})\](?!\()/g)].flatMap((found) => {
-    const source = (passages ?? []).find(({ number }) => number === Number(found[1]));
-    const place = { start: found.index, end: found.index + found[0].length };
-    return source ? [{ kind: "chip", ...place, number: source.number, source, problem: null }] : [];
-  });
 }
 
 // Return why a sentence is doubted, with the words that decide, or null.
@@ -70,6 +73,7 @@ export function kindOf(answer) {
 }
 
 export function summaryOfDoubts(answer) {
-  const doubted = (answer.sentences ?? []).filter(doubtOf).length;
-  return doubted ? `${count(doubted, "sentence")} to check` : "";
+  const sentences = answer.sentences ?? [];
+  const doubted = sentences.filter(doubtOf).length;
+  return doubted ? `${doubted} of ${count(sentences.length, "sentence")} to check` : "";
 }
