@@ -72,6 +72,7 @@ function answer(path) {
     const events = [
       { type: "retrieval_done", passages: [], relevance: { value: 0.8 } },
       { type: "answer_chunk", content: said },
+      { type: "citation", index: 0, ...done.sentences[0] },
       { type: "done", answer: done },
     ];
     return new Response(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(""));

@@ -27,7 +27,7 @@ export function answered(state) {
         if (event.type === "retrieval_done") {
           made = { ...made, passages: event.passages ?? [], relevance: event.relevance?.value ?? null };
         } else if (event.type === "answer_chunk") made = { ...made, written: made.written + event.content };
-        else if (event.type === "citation") made = { ...made, sentences: [...made.sentences, event.sentence] };
+        else if (event.type === "citation") made = { ...made, sentences: [...made.sentences, event] };
         else if (event.type === "error") made = { ...made, error: event.reason };
         else if (event.type === "done") made = { ...made, done: event.answer, took: performance.now() - began };
         else return;
