@@ -93,6 +93,12 @@ test("trust, copies and citations", () => {
   );
   assert.equal(citationOf({ document_id: "a.md", lines: [3, 9] }), "a.md:3-9");
   assert.equal(citationOf({ source: "a.pdf", page_span: [2, 2], lines: [1, 2] }), "a.pdf, page 2");
+  const row = { source: "a.csv", document_id: "a.csv#21", row_range: [21, 21] };
+  assert.equal(citationOf(row), "a.csv, row 21");
+  assert.equal(citationOf({ ...row, row_range: [3, 9] }), "a.csv, rows 3–9");
+  assert.equal(citationOf({ document_id: "a.md", lines: [3, 9], row_range: [1, 2] }), "a.md:3-9");
+  const copied = copyOf({ text: "Dim [1].", sources: [{ number: 1, quotes: [], ...row }] });
+  assert.equal(copied, "Dim [1].\n\n[1] a.csv, row 21\n");
   const copy = copyOf({
     text: "Far [1].",
     sources: [{ number: 1, title: "Moon", document_id: "a.md", lines: [1, 1], quotes: [{ text: "far " }] }],

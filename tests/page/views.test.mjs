@@ -64,9 +64,11 @@ const done = {
 };
 const requests = [];
 
-function answer(path) {
+function answer(path, body) {
   requests.push(path);
   const json = (value) => new Response(JSON.stringify(value));
+  const isLexical = body?.mode === "lexical";
+  if (path === "/v1/explain" && isLexical) return json({ ...found, relevance: { value: 0.9, unlikely: true } });
   if (path === "/v1/explain") return json({ ...found, why: "Its rank is 1.", expected: hit });
   if (path === "/v1/answer") {
     const events = [
@@ -118,6 +120,8 @@ function answer(path) {
       ],
     });
   }
+  if (path.startsWith("/v1/documents?") && path.includes("name=") && !path.includes("name=&"))
+    return json({ documents: [{ id: "docs/moon.md", title: "The moon", chunks: 2 }], total: 1 });
   if (path.startsWith("/v1/documents"))
     return json({ documents: [{ id: "moon.md", title: "The moon", chunks: 2 }], total: 1 });
   if (path === "/v1/chunks/gone") return new Response(JSON.stringify({ errors: ["no such chunk"] }), { status: 404 });
@@ -372,6 +376,38 @@ test("the view of a question has a form, filters, the answer and its results", a
     return [];
   });
   assert.match(main.textContent, /For example.*The moon/);
+});
+
+test("a query that is the name of a document opens it, without an answer that denies it", async () => {
+  const { ask } = await import(`${PAGE}/ask.js`);
+  const main = box([]);
+  const before = requests.filter((path) => path === "/v1/answer").length;
+  await settled(() => {
+    ask(main, { ...state, q: "MOON.md", mode: "lexical" });
+    return [];
+  });
+  assert.match(main.textContent, /The document with this name: docs\/moon\.md/);
+  assert.doesNotMatch(main.textContent, /probably don't answer/);
+  assert.equal(requests.filter((path) => path === "/v1/answer").length, before);
+  await settled(() => {
+    ask(main, { ...state, q: "oon.md", mode: "lexical" });
+    return [];
+  });
+  assert.match(main.textContent, /probably don't answer/);
+  assert.equal(requests.filter((path) => path === "/v1/answer").length, before + 1);
+});
+
+test("the row of a table is named on its card", async () => {
+  const { cards } = await import(`${PAGE}/results.js`);
+  const lamp = { ...hit, ...hit.chunk, source: "lamps.csv", lines: null, row_range: [21, 21] };
+  const drawn = box(cards(state, { results: [lamp] }));
+  assert.match(drawn.all("place")[0].textContent, /^lamps\.csv · Distance · row 21$/);
+});
+
+test("a follow-up question that was not rewritten is named in words", async () => {
+  const { fallbacks } = await import(`${PAGE}/results.js`);
+  const told = box(fallbacks({ degraded: [{ stage: "condense", reason: "no JSON" }] }));
+  assert.equal(told.textContent, "Follow-up question not rewritten: no JSON");
 });
 
 test("the files are listed with what they contain", async () => {

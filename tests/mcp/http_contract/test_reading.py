@@ -61,6 +61,19 @@ def test_documents_are_found_by_a_part_of_their_ids(served: Served) -> None:
     served(check)
 
 
+def test_documents_are_found_by_their_titles(served: Served) -> None:
+    """In any case; a glob is for IDs only."""
+
+    async def check(service: Service) -> None:
+        found = await read(service, "/v1/documents?name=THE+moon")
+        assert ([each["id"] for each in found["documents"]], found["total"]) == (["moon.md"], 1)
+        found = await read(service, "/v1/documents?name=ttt")
+        assert [each["id"] for each in found["documents"]] == ["sun #1.md"]
+        assert await read(service, "/v1/documents?name=*the+moon*") == {"documents": [], "total": 0}
+
+    served(check)
+
+
 def test_a_document_is_read_in_parts_with_its_passages(tmp_path: Path) -> None:
     text = "\n\n".join(
         f"Note {number}: the \U0001f311 rises over the hills at {number} o'clock." for number in range(400)

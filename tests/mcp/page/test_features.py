@@ -341,3 +341,47 @@ def test_a_saved_case_is_one_of_a_suite(chromium: Any, reading: str, document: s
     assert case.filter == {"title": {"$ne": "x"}}
     assert case.finds_nothing is (document is None)
     assert [text for _, text, _ in case.expect.items()] == ([] if document is None else [document])
+
+
+def test_a_query_that_is_a_file_name_is_answered_by_its_document(at_page: Opened) -> None:
+    at_page.ask("MOON.md")
+    at_page.page.click(".named:has-text('notes/moon.md') button")
+    at_page.page.wait_for_selector("#source h2")
+    assert at_page.page.locator(".answered").count() == 0
+    assert "No chunk contains" not in at_page.page.inner_text("#panel")
+
+
+def test_files_are_found_by_the_title_that_the_list_shows(at_page: Opened) -> None:
+    at_page.page.click("[data-view=index]")
+    at_page.page.fill("#document", "the MOON")
+    at_page.page.click("text=Find")
+    at_page.page.wait_for_selector("h2:has-text('Documents 1')")
+    assert "notes/moon.md" in at_page.page.inner_text(".region-documents")
+
+
+def test_the_row_of_a_table_is_cited(at_page: Opened) -> None:
+    at_page.ask("lamp")
+    at_page.page.wait_for_selector(".hit:has-text('lamp') .place:has-text('notes/prices.csv · row 1')")
+    at_page.page.click(".hit:has-text('lamp') h2 button")
+    at_page.page.wait_for_selector("#source dt:text('Rows') + dd:text('1')")
+
+
+def test_a_slash_selects_the_query_that_was_asked(at_page: Opened) -> None:
+    at_page.ask("lamp")
+    at_page.page.click("#tab-answer")
+    at_page.page.keyboard.press("/")
+    at_page.page.keyboard.type("chair")
+    assert at_page.page.input_value("#question") == "chair"
+
+
+def test_nothing_but_what_should_scroll_scrolls(chromium: Any, reading: str) -> None:
+    """The tabs and the numbers of results on any screen, and the source on a phone."""
+    with opened(chromium, reading, viewport=NARROW) as at:
+        at.ask("how far away is the moon")
+        at.page.wait_for_selector(".hit")
+        assert at.page.evaluate("getComputedStyle(document.querySelector('.tabs')).overflowY") == "hidden"
+        number = "getComputedStyle(document.querySelector('.hit h2'), '::before').flexShrink"
+        assert at.page.evaluate(number) == "0"
+        at.page.click(".hit h2 button >> nth=0")
+        at.page.wait_for_selector("#source .passage.is-hit")
+        assert at.page.evaluate("(each => each.scrollWidth - each.clientWidth)(document.getElementById('source'))") == 0

@@ -253,13 +253,13 @@ def test_long_lists_come_in_parts_and_a_name_finds_a_document(chromium: Any, odd
         at.page.click("text=More")
         at.page.wait_for_selector(".region-documents tbody tr >> nth=199")
         assert rows.count() == 200
-        at.page.fill('[aria-label="Part of a document\'s name"]', "MOON-fa")
+        at.page.fill('[aria-label="Part of a document\'s name or title"]', "MOON-fa")
         at.page.click("text=Find")
         at.page.wait_for_selector("h2:has-text('Documents 1')")
         assert rows.count() == 1
-        at.page.fill('[aria-label="Part of a document\'s name"]', "no such name")
+        at.page.fill('[aria-label="Part of a document\'s name or title"]', "no such name")
         at.page.keyboard.press("Enter")
-        at.page.wait_for_selector("text=No document has that in its name")
+        at.page.wait_for_selector("text=No document has that in its name or title")
 
 
 @pytest.mark.parametrize("view", [*WORKS, "index", "source"])

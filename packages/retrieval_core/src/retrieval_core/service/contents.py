@@ -39,6 +39,8 @@ SAMPLE = 200
 """Chunks that are read for examples of values, and chunks read at a time."""
 MOST_LISTED = 10_000
 """Chunks that are read to list their documents."""
+MOST_TITLES = 10_000
+"""Documents of an index whose titles are read to find a document by its title."""
 MOST_EXAMPLES = 10
 LONGEST_EXAMPLE = 60
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.]+(?:Z|[+-][0-9:]+)?)?")
@@ -61,7 +63,12 @@ class DocumentsRequest(IndexRequest):
 
     name: Annotated[
         str | None,
-        Field(description="Text that each ID contains, or a glob with *, in any case. Default: all documents"),
+        Field(
+            description=(
+                "Text that the ID or title contains, or a glob with * for the ID, in any case. "
+                "Titles are read if the index has at most 10,000 documents. Default: all documents"
+            )
+        ),
     ] = None
     limit: Annotated[int, Field(ge=1, le=MOST_DOCUMENTS, description="Most documents on the page"), WHOLE] = 100
     cursor: Annotated[str | None, Field(description="next_cursor of the previous page. Default: the first page")] = None
@@ -202,8 +209,7 @@ async def list_documents(context: ServiceContext, request: DocumentsRequest) -> 
     """
     ids = await document_ids(context, request.index)
     if request.name:
-        wanted = Glob("id", _folded(request.name if "*" in request.name else f"*{request.name}*"))
-        ids = [each for each in ids if wanted.test(_folded(each))]
+        ids = await _find_named(context, request.index, ids, request.name)
     begin = 0 if request.cursor is None else bisect_right(ids, request.cursor)
     shown = ids[begin : begin + request.limit]
     index = await context.index(request.index).index()
@@ -229,6 +235,16 @@ async def document_ids(context: ServiceContext, index: str | None = None) -> Seq
         RetrievalError: The index can't be read.
     """
     return await context.index(index).cached(context.tenant, _documents_of)
+
+
+async def _find_named(context: ServiceContext, index: str | None, ids: Sequence[str], name: str) -> Sequence[str]:
+    """Return the IDs that a glob matches, or those of the documents with a text in the ID or title."""
+    if "*" in name:
+        glob = Glob("id", _folded(name))
+        return [each for each in ids if glob.test(_folded(each))]
+    wanted = _folded(name)
+    titles = await context.index(index).cached(context.tenant, _titles_of) if len(ids) <= MOST_TITLES else {}
+    return [each for each in ids if wanted in _folded(each) or wanted in titles.get(each, "")]
 
 
 async def _summary(context: ServiceContext, served: ServedIndex) -> IndexSummary:
@@ -342,6 +358,16 @@ async def _documents_of(index: Index, tenant: Filter | None) -> list[str]:
         async for chunks in _chunks(index, info, tenant, MOST_LISTED):
             names.update(chunk.document_id for chunk in chunks)
     return sorted(names)
+
+
+async def _titles_of(index: Index, tenant: Filter | None) -> dict[str, str]:
+    """Return the folded titles of the documents that have one, by ID."""
+    ids, titles = await _documents_of(index, tenant), dict[str, str]()
+    for begin in range(0, len(ids), MOST_DOCUMENTS):
+        ranges = tuple(ChunkRange(name, 0, 0) for name in ids[begin : begin + MOST_DOCUMENTS])
+        found = await index.store.fetch(FetchRequest(ranges=ranges, filter=tenant))
+        titles.update((chunk.document_id, _folded(chunk.title)) for chunk in found.chunks.values() if chunk.title)
+    return titles
 
 
 async def _of_files(store: Store) -> list[str]:

@@ -1,13 +1,14 @@
 // The view of a question: the form, the answer, its results below it, and what is to inspect.
 
 import { answer, answered, numbersOf } from "./answer.js";
+import { get } from "./api.js";
 import { asked as askedIndexes, contents, indexes, notice } from "./corpus.js";
 import { draw, h, link, regions } from "./dom.js";
 import { filters, filtersKey } from "./filters.js";
 import { contextKey, inspect } from "./inspect.js";
 import { CLOSED, rowsOf } from "./query.js";
 import { cards, fallbacks, mark, nothing, problems, searched } from "./results.js";
-import { change, drop, forget, revisionOf } from "./store.js";
+import { change, drop, forget, once, revisionOf } from "./store.js";
 import { TEXT } from "./words.js";
 import { whyKey } from "./why.js";
 
@@ -17,6 +18,8 @@ const TABS = [
   ["context", TEXT.context],
   ["compare", TEXT.compare],
 ];
+const LONGEST_NAME = 200;
+const MOST_NAMED = 20;
 let latest = null;
 
 export function ask(main, state) {
@@ -72,7 +75,9 @@ function leave(told) {
 function both(region, state) {
   const record = searched(state);
   const given = { ...state, ...CLOSED };
-  const isAnswerable = record.value?.results.length > 0;
+  const { unlikely, unknown = [] } = record.value?.relevance ?? {};
+  const named = unlikely || unknown.length ? documentsNamed(state) : [];
+  const isAnswerable = record.value?.results.length > 0 && named?.length === 0;
   const told = isAnswerable ? answered(state) : null;
   leave(told);
   draw(region, "both", () => []);
@@ -82,16 +87,43 @@ function both(region, state) {
       [given, Boolean(told), revisionOf("answer")],
       () => [told && answer(state, told, record.value.degraded)],
     ],
-    ["results", [given, record.revision], () => results(state, record)],
+    ["results", [given, record.revision, named], () => results(state, record, named)],
   ]);
   mark(below, state, numbersOf(told));
 }
 
-function results(state, record) {
+// The documents whose file name is the query, or null while they are asked for. They need no answer.
+function documentsNamed(state) {
+  const name = state.q.toLowerCase();
+  const all = indexes();
+  if (name.length > LONGEST_NAME || all.problem) return [];
+  if (!all.value) return null;
+  const query = (index) => ({ index, name: state.q, limit: MOST_NAMED });
+  const records = askedIndexes(state, all.value.indexes).map((index) => ({
+    index,
+    record: once("documents", query(index), (signal) => get("/v1/documents", query(index), signal)),
+  }));
+  if (records.some(({ record }) => !record.isOver)) return null;
+  const found = records.flatMap(({ index, record }) =>
+    (record.value?.documents ?? []).map((each) => ({ ...each, index })),
+  );
+  return found.filter(({ id }) => `/${id}`.toLowerCase().endsWith(`/${name}`));
+}
+
+function openNamed(state, { id, index }) {
+  return link(h("bdi", {}, id), () => change({ doc: id, chunk: "", at: "", of: state.indexes ? index : "" }));
+}
+
+function results(state, record, named) {
   if (record.problem) return problems(record.problem);
   if (!record.value) return h("p", { class: "quiet" }, TEXT.searching);
   const found = record.value;
-  const notes = [found.relevance?.unlikely && h("p", { class: "notice" }, TEXT.unlikely), fallbacks(found)];
+  const isUnlikely = found.relevance?.unlikely && named?.length === 0;
+  const notes = [
+    isUnlikely && h("p", { class: "notice" }, TEXT.unlikely),
+    named?.map((each) => h("p", { class: "named" }, TEXT.named, openNamed(state, each))),
+    fallbacks(found),
+  ];
   return [notes, found.results.length ? cards(state, found) : nothing(state, found)];
 }
 

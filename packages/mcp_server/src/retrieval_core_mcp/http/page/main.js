@@ -29,7 +29,7 @@ addEventListener("keydown", (event) => {
   }
   if (event.key === "/" && !isTyping) {
     event.preventDefault();
-    document.getElementById("question")?.focus();
+    document.getElementById("question")?.select();
   }
 });
 addEventListener("pointerdown", ({ target }) => {

@@ -7,7 +7,7 @@ import { opening, questionOf, rowsOf } from "./query.js";
 import { reading } from "./reading.js";
 import { change, forget, once } from "./store.js";
 import { unitSpans } from "./text.js";
-import { FALLBACKS, TEXT, lineRange, pageRange } from "./words.js";
+import { FALLBACKS, TEXT, lineRange, pageRange, rowRange } from "./words.js";
 
 const LONG = 700;
 
@@ -101,6 +101,7 @@ function card(state, hit) {
     crumbOf(hit),
     pageRange(hit.page_span, hit.source),
     !hit.page_span && lineRange(hit.lines),
+    rowRange(hit),
   ]
     .filter(Boolean)
     .join(" · ");

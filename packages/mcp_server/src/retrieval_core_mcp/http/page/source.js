@@ -9,7 +9,7 @@ import { reading } from "./reading.js";
 import { openChunk, problems, searched } from "./results.js";
 import { change, once, read, revisionOf } from "./store.js";
 import { countPoints, offsets } from "./text.js";
-import { TEXT, citationOf, day, lineRange, pageName, pageRange } from "./words.js";
+import { TEXT, citationOf, day, lineRange, pageName, pageRange, rowRange } from "./words.js";
 
 const AROUND = 12_000;
 const MOST_FIELDS = 30;
@@ -138,6 +138,7 @@ function about(name, chunk) {
     [TEXT.section, fields?.section_path?.join(" › ")],
     [isSlide ? TEXT.slide : TEXT.page, pageRange(fields?.page_span).replace(/^pages? /, "")],
     [TEXT.lines, lineRange(fields?.lines).replace(/^lines? /, "")],
+    [TEXT.rows, rowRange(fields ?? {}).replace(/^rows? /, "")],
     [TEXT.indexedAt, day(fields?.timestamp)],
     [TEXT.chunk, fields?.id],
   ];

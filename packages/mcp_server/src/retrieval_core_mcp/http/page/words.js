@@ -47,10 +47,19 @@ export function lineRange(lines) {
   return lines[0] === lines[1] ? `line ${lines[0]}` : `lines ${lines[0]}–${lines[1]}`;
 }
 
-// The way to cite a chunk: `file:lines`, or a page of its file.
-export function citationOf({ source, document_id: id, page_span: pages, lines }) {
+// The rows of a table file, such as CSV. A table within a text has lines, which say more.
+export function rowRange({ row_range: rows, page_span: pages, lines }) {
+  if (!rows || pages || lines) return "";
+  return rows[0] === rows[1] ? `row ${rows[0]}` : `rows ${rows[0]}–${rows[1]}`;
+}
+
+// The way to cite a chunk: `file:lines`, a page of its file, or a row of its table.
+export function citationOf(chunk) {
+  const { source, document_id: id, page_span: pages, lines } = chunk;
   const name = source ?? id;
   if (pages) return `${name}, ${pageRange(pages, name)}`;
+  const rows = rowRange(chunk);
+  if (rows) return `${name}, ${rows}`;
   return lines ? `${name}:${lines[0]}${lines[0] === lines[1] ? "" : `-${lines[1]}`}` : name;
 }
 
@@ -89,6 +98,7 @@ export const FALLBACKS = {
   dense: "Vector search",
   lexical: "Keyword search",
   rerank: "Not reranked",
+  condense: "Follow-up question not rewritten",
   expand: "Without neighbouring chunks",
   cache: "Without the cache",
   verify_answer: "Not verified",
@@ -157,6 +167,7 @@ export const TEXT = {
   isItThere: "Is the document indexed?",
   lookAtFiles: "See the files",
   incomplete: "The search was incomplete: the part that was searched has no results.",
+  named: "The document with this name: ",
   unlikely: "These documents probably don't answer this. The nearest results are below.",
   showAll: "Show all",
   inspect: "Inspect",
@@ -250,6 +261,7 @@ export const TEXT = {
   slide: "Slide",
   page: "Page",
   lines: "Lines",
+  rows: "Rows",
   indexedAt: "Indexed",
   chunk: "Chunk",
   comparing: "Comparing…",
@@ -313,11 +325,11 @@ export const TEXT = {
   fields: (number) => count(number, "field to filter by", "fields to filter by"),
   fieldsToFilter: "Fields to filter by",
   fieldColumns: ["field", "type", "chunks", "values"],
-  partOfName: "Part of a document's name",
+  partOfName: "Part of a document's name or title",
   find: "Find",
   documents: "Documents",
   documentColumns: ["document", "chunks", ""],
-  noSuchName: "No document has that in its name.",
+  noSuchName: "No document has that in its name or title.",
   noDocuments: "There are no documents.",
   more: "More",
   skippedFiles: "If a file is missing here, it was skipped. For the reason, run: retrieval index FOLDER",
