@@ -314,7 +314,7 @@ def test_what_the_page_may_is_as_little_as_it_needs(at_page: Opened) -> None:
         assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
         assert (headers["referrer-policy"], headers["x-content-type-options"]) == ("no-referrer", "nosniff")
     assert len(sizes) > 10
-    assert sum(map(len, sizes)) < 152_000
+    assert sum(map(len, sizes)) < 155_000
     thrown = at_page.page.evaluate(
         "() => { try { document.body.innerHTML = '<b>'; } catch (error) { return error.name; } }"
     )
