@@ -89,7 +89,7 @@ def test_several_services_share_what_the_page_says(tmp_path: Path) -> None:
         assert settings.http.known_tokens()
         url = settings.retrieval.store.postgres.url
         assert url is not None
-        assert urlsplit(url.get_secret_value()).password is None  # a password may have any characters
+        assert urlsplit(str(url.get_secret_value())).password is None  # a password may have any characters
     service = COMPOSE["services"]["service"]
     assert "PGPASSWORD" in listed.keys() & service["environment"].keys()
     assert line_of(TEMPLATE, "WorkingDirectory").endswith(f"/{line_of(TEMPLATE, 'StateDirectory')}")  # for sent files

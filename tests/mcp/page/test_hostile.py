@@ -170,7 +170,8 @@ def answer() -> str:
 
 def document() -> dict[str, Any]:
     """Return a document whose chunks are the vectors."""
-    text, chunks = "", []
+    text = ""
+    chunks: list[dict[str, Any]] = []
     for vector in VECTORS:
         chunks.append({"id": vector, "start": len(text), "end": len(text) + len(vector), "section_path": [vector],
                        "page_span": None})  # fmt: skip
@@ -181,7 +182,7 @@ def document() -> dict[str, Any]:
 
 def serve(route: Any) -> None:
     """Answer as a service does whose documents are hostile."""
-    path = urlsplit(route.request.url).path
+    path = urlsplit(str(route.request.url)).path
     fields = [{"name": vector, "types": [vector], "count": 1, "examples": [vector]} for vector in VECTORS]
     index = {"name": VECTORS[9], "points_count": 9, "indexed_vectors_count": 9, "vector_size": 4, "status": "green"}
     ledger = [{"id": vector, "role": vector, "tokens": 1, "outcome": vector, "reason": vector} for vector in VECTORS]
@@ -223,7 +224,12 @@ def test_nothing_that_is_sent_becomes_markup_or_runs(at_page: Opened) -> None:
     page, asked = at_page.page, quote(" ".join(VECTORS)[:4_000])
     only = quote(json.dumps({VECTORS[9]: {"$eq": VECTORS[0]}}))
     dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+    def refuse(dialog: Any) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", refuse)
     page.route("**/v1/**", serve)
     views = {
         f"?q={asked}&filters={only}": "#next",
