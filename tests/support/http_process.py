@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LISTENS = re.compile(r"retrieval-mcp listens at (?P<url>http://(?P<host>\S+):(?P<port>\d+))\n")
-PATIENCE = 60
+PATIENCE = 200
 """Seconds after which a process that does not end fails a test."""
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM"), pytest.mark.slow]
 
-PATIENCE = 50
+PATIENCE = 200
+"""Seconds after which something that does not happen fails a test; a worker takes long to start on a busy machine."""
 HELLO = {
     "jsonrpc": "2.0", "id": 0, "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a test", "version": "1"}},
@@ -159,7 +160,8 @@ def test_workers_answer_together_and_are_replaced(tmp_path: Path) -> None:
             assert len(search(client, "air")) == 5
         service.signal(signal.SIGTERM)
         code, said = service.end()
-    assert (code, said) == (0, "".join(service.said))
+    assert code == 0
+    assert f"worker {min(first)} ended with code -9; worker " in said.removeprefix("".join(service.said))
 
 
 @on_linux
@@ -232,6 +234,17 @@ def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
         service.process.kill()
         asyncio.run(eventually(partial(is_closed, service)))
     with replicas(tmp_path, ("--workers", "2"), fill=False) as (_models, (service,)):
+        service.signal(signal.SIGINT)
+        assert service.end()[0] == 130
+
+
+@on_linux
+def test_a_second_ctrl_c_ends_all_workers_at_once(tmp_path: Path) -> None:
+    """Also while they still answer a proxy that has to learn that they end."""
+    with replicas(tmp_path, ("--workers", "2"), DRAIN_SECONDS="900") as (_models, (service,)):
+        service.signal(signal.SIGINT)
+        with client_of(service) as client:
+            asyncio.run(eventually(lambda: "ShuttingDown" in client.get("/readyz").text))
         service.signal(signal.SIGINT)
         assert service.end()[0] == 130
 

@@ -155,16 +155,22 @@ class _Supervisor(Multiprocess):
                 old.process.join(0.1)
             self._join(old, until)
 
+    def terminate_all(self) -> None:
+        self.handle_signals()  # any later Ctrl-C is a second one
+        super().terminate_all()
+
     def join_all(self) -> None:
         until = time.monotonic() + self._patience
         for process in (*self._leaving, *self.processes):
             self._join(process, until)
 
     def _join(self, process: Process, until: float) -> None:
-        """Wait for a worker that was told to end, and kill it if it hangs."""
-        process.process.join(max(0.0, until - time.monotonic()))
+        """Wait for a worker that was told to end, and kill it if it hangs, or on a second Ctrl-C."""
+        while process.exitcode is None and time.monotonic() < until and signal.SIGINT not in self.signal_queue:
+            process.process.join(0.1)
         if process.exitcode is None:
-            logger.error("worker %s did not end within %g s and is killed", process.pid, self._patience)
+            if signal.SIGINT not in self.signal_queue:
+                logger.error("worker %s did not end within %g s and is killed", process.pid, self._patience)
             process.process.kill()
             process.process.join()
 
@@ -182,7 +188,11 @@ class _Supervisor(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         was_ending = self.should_exit.is_set()
+        before = tuple(self.processes)
         super().keep_subprocess_alive()
+        for old, new in zip(before, self.processes, strict=True):
+            if new is not old:
+                logger.warning("worker %s ended with code %s; worker %s replaces it", old.pid, old.exitcode, new.pid)
         if self.should_exit.is_set() and not was_ending:  # a worker that took another's place could not start
             self.code = FAILURE
 
