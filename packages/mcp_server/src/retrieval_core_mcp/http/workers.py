@@ -106,7 +106,7 @@ class _Supervisor(Multiprocess):
     """Starts the first worker before the others, replaces each when another one is ready, and returns an exit code.
 
     Args:
-        patience: Seconds after which a worker that was told to end is killed.
+        patience: Seconds from SIGTERM until a worker that still runs is killed.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class _Supervisor(Multiprocess):
             self._join(process, until)
 
     def _join(self, process: Process, until: float) -> None:
-        """Wait for a worker that was told to end, and kill it if it hangs, or on a second Ctrl-C."""
+        """Wait for the end of a worker after SIGTERM; kill it if it hangs, or on a second Ctrl-C."""
         while process.exitcode is None and time.monotonic() < until and signal.SIGINT not in self.signal_queue:
             process.process.join(0.1)
         if process.exitcode is None:
