@@ -25,7 +25,8 @@ CORE = "packages/retrieval_core"
 PLUGIN = "packages/llamaindex_plugin"
 SERVER = "packages/mcp_server"
 EXTRAS = "all"
-PARALLEL = ("--numprocesses", "auto")
+PARALLEL = ("--numprocesses", "auto", "--dist", "worksteal")
+"""Each process begins with tests that stand together, and so share what they set up."""
 TESTS = (
     *("test", "test-files", "test-langchain", "test-llamaindex"),
     *("test-foreign", "test-observe", "test-postgres", "test-qdrant", "test-redis"),
@@ -110,13 +111,13 @@ def full(session: nox.Session) -> None:
 
 @nox.session(python=other_pythons()[-1:] or None)
 def core_alone(session: nox.Session) -> None:
-    """Run the tests of the core from its wheel, without any extra, with the newest interpreter that is found.
+    """Run the fast tests of the core from its wheel, without any extra, with the newest interpreter that is found.
 
-    What needs an extra is skipped, and everything else must work.
+    What needs an extra is skipped, and everything else must work. `build` runs the slow ones with each interpreter.
     """
     core = next(wheels(session, CORE).glob("*.whl")).as_uri()
     session.install("--force-reinstall", f"retrieval-core @ {core}", *group("test"))
-    session.run("pytest", *PARALLEL, *(session.posargs or ("tests",)), env=QUICK)
+    session.run("pytest", *PARALLEL, *(session.posargs or ("tests", "-m", "not slow")), env=QUICK)
 
 
 @nox.session
@@ -203,7 +204,7 @@ def mcp_alone(session: nox.Session) -> None:
 def schemathesis(session: nox.Session) -> None:
     """Hold the service over HTTP against its own OpenAPI document; takes the examples of each operation."""
     session.install("-e", f"{CORE}[documents,tokens]", "-e", f"./{SERVER}", *group("test-files", "test-schemathesis"))
-    examples = session.posargs or ["200"]
+    examples = session.posargs or ["50"]
     session.run("python", "tests/support/schemathesis_run.py", *examples, env={"PYTHONPATH": "tests"})
 
 

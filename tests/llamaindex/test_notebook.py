@@ -1,4 +1,4 @@
-"""The pages about LlamaIndex as notebooks in a kernel of Jupyter, where an event loop runs already."""
+"""The page about LlamaIndex as a notebook in a kernel of Jupyter, where an event loop runs already."""
 
 # The types of Jupyter's packages are unknown in parts.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -25,7 +25,7 @@ from support.page_examples import BLOCK, assert_prints, expected_output
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).parents[2] / "docs"
+PAGE = Path(__file__).parents[2] / "docs/llamaindex.md"
 A_LOOP_RUNS = "import asyncio\n\nprint(asyncio.get_running_loop().is_running())\n# True\n"
 
 
@@ -43,10 +43,9 @@ def jupyter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("page", ["llamaindex.md", "dev/llamaindex-examples.md"])
-def test_a_notebook_prints_what_the_page_says(page: str, jupyter: Config) -> None:
+def test_a_notebook_prints_what_the_page_says(jupyter: Config) -> None:
     """The examples as they stand there, with ``await`` where a program has to start a loop of its own."""
-    examples = [block["code"] for block in BLOCK.finditer((DOCS / page).read_text("utf-8"))]
+    examples = [block["code"] for block in BLOCK.finditer(PAGE.read_text("utf-8"))]
     assert any("asyncio.run(" in code for code in examples)
     cells = [A_LOOP_RUNS, *(code.replace("asyncio.run(", "await (") for code in examples)]
     notebook: Any = v4.new_notebook(cells=[v4.new_code_cell(code) for code in cells])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-CALLS = int(os.environ.get("CALLS", "100000"))
+CALLS = int(os.environ.get("CALLS", "10000"))
 """As many each night as the variable says."""
 PARTS = 4
 
