@@ -224,6 +224,12 @@ test("lines that a page broke flow, and others stay", () => {
   ]);
 });
 
+test("a heading in the text of a PDF is one", () => {
+  const [head, text] = parse("# 3.1 Models\nThere are many\nof them.", "reflowed");
+  assert.deepEqual([head.kind, text.kind], ["heading", "paragraph"]);
+  assert.equal(head.runs[0].start, 2);
+});
+
 test("places of the service are code points", () => {
   const text = "😀 the 😀 moon";
   assert.deepEqual(

@@ -6,7 +6,7 @@ import { test } from "node:test";
 const PAGE = "../../packages/mcp_server/src/retrieval_core_mcp/http/page";
 const { filtersOf, mergeFields, opening, operatorsOf, questionOf, rowsOf, searchOf, stateOf, typedValue } =
   await import(`${PAGE}/query.js`);
-const { copyOf, doubtOf, marksOf, summaryOfDoubts, trustOf } = await import(`${PAGE}/verdict.js`);
+const { copyOf, doubtOf, kindOf, marksOf, summaryOfDoubts, trustOf } = await import(`${PAGE}/verdict.js`);
 const { citationOf, duration } = await import(`${PAGE}/words.js`);
 
 test("an address gives the state that made it", () => {
@@ -87,10 +87,13 @@ test("trust, copies and citations", () => {
   assert.deepEqual(trustOf({ checks }), ["2/3 citations verified"]);
   assert.deepEqual(trustOf({ confidence: null }, {}), []);
   const answer = { confidence: { value: 0.9, retrieval: 0.85 }, checks: [{ matches: true }] };
+  assert.equal(trustOf(answer).join(" · "), "Relevance high · 1/1 citations verified");
   assert.equal(
-    trustOf(answer, { milliseconds: 820 }).join(" · "),
-    "Relevance 0.85 · confidence 0.90 · 1/1 citations verified · 820 ms",
+    trustOf({ ...answer, kind: "written" }, { relevance: 0.4, milliseconds: 820 }).join(" · "),
+    "Relevance medium · confidence high · 1/1 citations verified · 820 ms",
   );
+  assert.match(kindOf({ kind: "extracted" }), /configure a language model/);
+  assert.match(kindOf({ kind: "extracted", fallbacks: [{ step: "extracted" }] }), /the language model failed/);
   assert.equal(citationOf({ document_id: "a.md", lines: [3, 9] }), "a.md:3-9");
   assert.equal(citationOf({ source: "a.pdf", page_span: [2, 2], lines: [1, 2] }), "a.pdf, page 2");
   const row = { source: "a.csv", document_id: "a.csv#21", row_range: [21, 21] };
@@ -99,6 +102,8 @@ test("trust, copies and citations", () => {
   assert.equal(citationOf({ document_id: "a.md", lines: [3, 9], row_range: [1, 2] }), "a.md:3-9");
   const copied = copyOf({ text: "Dim [1].", sources: [{ number: 1, quotes: [], ...row }] });
   assert.equal(copied, "Dim [1].\n\n[1] a.csv, row 21\n");
+  const scoped = copyOf({ text: "Dim [1].", sources: [{ number: 1, quotes: [], ...row }] }, () => "shop");
+  assert.equal(scoped, "Dim [1].\n\n[1] a.csv, row 21 (shop)\n");
   const copy = copyOf({
     text: "Far [1].",
     sources: [{ number: 1, title: "Moon", document_id: "a.md", lines: [1, 1], quotes: [{ text: "far " }] }],

@@ -53,7 +53,7 @@ class Calls:
             lambda: (reading.read_chunk, reading.ChunkRequest(id=self.id())),
             lambda: (reading.read_neighbors, reading.NeighborsRequest(id=self.id(), before=20, after=20)),
             lambda: (reading.read_document, reading.DocumentRequest(id=self.name(), limit=self.one((100, 50_000)))),
-            lambda: (reading.read_page, reading.PageRequest(id=self.id(), page=self.one((None, 1, 1_000_000)))),
+            lambda: (reading.read_page, reading.PlaceRequest(id=self.id(), page=self.one((None, 1, 1_000_000)))),
             lambda: (contents.list_indexes, contents.IndexesRequest()),
             lambda: (contents.describe_index, contents.IndexRequest()),
             lambda: (contents.list_fields, contents.IndexRequest()),

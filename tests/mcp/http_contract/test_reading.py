@@ -211,6 +211,11 @@ def test_the_page_of_a_passage(tmp_path: Path) -> None:
         ((left, top, right, bottom),) = told["boxes"]
         assert 99 < left < right < 300
         assert 85 < top < bottom < 105
+        quote = await read(service, "/v1/chunks/tides.pdf%230/page?start=4&end=14", "all")
+        ((quote_left, _, quote_right, _),) = quote["boxes"]
+        assert left < quote_left < quote_right < right  # around "moon pulls"
+        outside = await read(service, "/v1/chunks/tides.pdf%230/page?start=900&end=999", "all")
+        assert outside["boxes"] == told["boxes"]
         answer = await service.ask("GET", "/v1/chunks/tides.pdf%230/page.png?width=100", "all")
         assert answer.headers["content-type"] == "image/png"
         assert answer.content.startswith(b"\x89PNG")

@@ -97,12 +97,12 @@ def test_a_token_that_becomes_invalid_is_asked_for_in_every_view(chromium: Any, 
 def test_an_answer_is_requested_once(at_page: Opened) -> None:
     """It stays while tabs change, and is asked for again on request only."""
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab=answer")
-    at_page.page.wait_for_selector("#next")
+    at_page.page.wait_for_selector(".trust")
     told = at_page.page.inner_text(".answer")
     before = asked_for_answers(at_page)
     for tab in ("why", "answer", "why", "answer"):
         at_page.page.click(f"#tab-{tab}")
-        at_page.page.wait_for_selector({"answer": "#next", "why": ".reasons"}[tab])
+        at_page.page.wait_for_selector({"answer": ".trust", "why": ".reasons"}[tab])
     assert asked_for_answers(at_page) == before == 1
     assert at_page.page.inner_text(".answer") == told
     with at_page.page.expect_request("**/v1/answer"):
@@ -158,7 +158,7 @@ def test_doubts_about_an_answer_are_shown(at_page: Opened) -> None:
 
     at_page.page.route("**/v1/answer", fulfill)
     at_page.page.goto(f"{at_page.place}{QUESTION}&tab=answer")
-    at_page.page.wait_for_selector(".confidence:has-text('0.42')")
+    at_page.page.wait_for_selector(".confidence:has-text('confidence medium')")
     shown = at_page.page.inner_text("#panel")
     assert at_page.page.text_content(".trust .tip") == "one of two is supported"
     assert "a note of the service" in shown

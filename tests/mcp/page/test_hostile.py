@@ -232,19 +232,19 @@ def test_nothing_that_is_sent_becomes_markup_or_runs(at_page: Opened) -> None:
     page.on("dialog", refuse)
     page.route("**/v1/**", serve)
     views = {
-        f"?q={asked}&filters={only}": "#next",
+        f"?q={asked}&filters={only}": ".trust",
         f"?q={asked}&tab=why": ".reasons li",
         f"?q={asked}&tab=context": "pre.pack",
         f"?q={asked}&tab=compare": ".pair li",
         f"?q=x&chunk={quote(VECTORS[9], safe='')}": "#source .is-hit",
         "?view=index": ".region-documents tbody tr",
-        "?": ".welcome",
+        "?": "#panel .quiet",
     }
     for view, drawn in views.items():
         page.goto(at_page.place + view)
         page.wait_for_selector(drawn)
         page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
-        if drawn == "#next":
+        if drawn == ".trust":
             shown = page.locator(".hit h2 bdi").evaluate_all("all => all.map(each => each.textContent)")
             assert shown == list(VECTORS)
         wrong, taken, title = page.evaluate(WATCH)

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 import pytest
 
@@ -74,8 +74,11 @@ def test_a_filter_of_a_field_that_there_is(at_page: Opened) -> None:
 def test_a_passage_is_marked_in_its_document(at_page: Opened) -> None:
     show(at_page, "source")
     assert "384,400" in at_page.page.inner_text("#source .passage.is-hit") + at_page.page.inner_text("#source")
+    at_page.page.click("#source summary:has-text('Details')")
     at_page.page.click("text=Compare with the document")
     at_page.page.wait_for_selector("#source :text('Unchanged')")
+    at_page.page.keyboard.press("Escape")
+    assert at_page.page.is_hidden("text=Compare with the document")
     at_page.page.keyboard.press("Escape")
     assert at_page.page.is_hidden("#source")
 
@@ -100,7 +103,6 @@ def test_the_outline_on_the_page_of_a_pdf_has_the_words_of_the_passage(at_page: 
     at_page.ask("the tide follows the moon twice a day")
     at_page.page.click(".hit:has-text('report.pdf'):has-text('tide') h2 button")
     at_page.page.wait_for_selector("#source .pdf img")
-    at_page.page.wait_for_selector("#source .passage.is-hit")
     at_page.page.wait_for_function("document.querySelector('.pdf img').naturalWidth > 300")
     outline, picture = (at_page.page.locator(part).first.bounding_box() for part in (".pdf i", ".pdf img"))
     assert outline is not None
@@ -185,13 +187,14 @@ def test_what_is_shown_stays_while_more_arrives(at_page: Opened) -> None:
     page.route("**/v1/explain", hold)
     page.goto(f"{at_page.place}?q=how+often+does+the+tide+follow+the+moon&chunk=notes%2Freport.pdf%230")
     page.wait_for_selector("#source .pdf img")
-    page.wait_for_selector("#source .passage.is-hit")
     page.evaluate("document.querySelector('#source img').wasHere = true")
     for each in held:
         each.continue_()
     page.unroute("**/v1/explain")
-    page.wait_for_selector("#source .passage.is-hit mark")
+    page.wait_for_selector(".hit")
     assert page.evaluate("document.querySelector('#source img').wasHere")
+    page.click("text=Show as text")
+    page.wait_for_selector("#source .passage.is-hit mark")
 
 
 def test_the_state_of_indexing_is_read_again(at_page: Opened) -> None:
@@ -209,6 +212,61 @@ def test_the_state_of_indexing_is_read_again(at_page: Opened) -> None:
     at_page.page.clock.fast_forward(6_000)
     at_page.page.wait_for_selector("#corpus:has-text('2 chunks'):not(:has-text('indexing'))")
     at_page.errors.clear()  # the browser notes that there is no such index
+
+
+def test_indexing_that_never_ends_is_not_read_again_for_ever(at_page: Opened) -> None:
+    """More and more rarely, until the page says how to go on."""
+    index = {"name": "docs", "points_count": 2, "indexed_vectors_count": 1, "vector_size": 4}
+    asked = 0
+
+    def tell(route: Any) -> None:
+        nonlocal asked
+        asked += 1
+        route.fulfill(json={"indexes": [index], "writable": False})
+
+    page = at_page.page
+    page.clock.install()
+    page.route("**/v1/indexes", tell)
+    page.goto(at_page.place)
+    page.wait_for_selector("#corpus:has-text('indexing: 50% embedded')")
+    for _ in range(15):
+        if page.locator("#corpus:has-text('Reload the page')").count():
+            break
+        with page.expect_response("**/v1/indexes"):
+            page.clock.run_for(300_000)
+        page.evaluate("new Promise((resolve) => queueMicrotask(resolve))")
+    page.wait_for_selector("#corpus:has-text('Reload the page')")
+    before = asked
+    page.clock.run_for(3_600_000)
+    page.evaluate("new Promise((resolve) => queueMicrotask(resolve))")
+    assert asked == before
+    at_page.errors.clear()  # the browser notes that there is no such index
+
+
+def test_a_citation_of_a_pdf_opens_the_page_with_its_words_outlined(at_page: Opened) -> None:
+    """Only these: the text has to be asked for, and what is copied stays in sight."""
+    page = at_page.page
+    at_page.ask("the tide follows the moon twice a day")
+    hit = page.locator(".hit:has-text('report.pdf'):has-text('tide')").first
+    where = f"{at_page.place}?chunk={quote_plus(hit.get_attribute('data-chunk'))}"
+    outline = page.locator("#source .pdf i").last
+    page.goto(where)
+    page.wait_for_selector("text=Show as text")
+    whole = outline.bounding_box()
+    assert not any("/v1/documents/" in url for url in at_page.requests)
+    with page.expect_response("**/v1/documents/**") as asked:
+        page.click("text=Show as text")
+    page.wait_for_selector("#source .passage.is-hit")
+    document = asked.value.json()
+    start = document["offset"] + document["text"].index("moon")
+    page.goto(f"{where}&at={start}-{start + 4}")
+    page.wait_for_selector("text=Show as text")
+    quote = outline.bounding_box()
+    assert whole is not None
+    assert quote is not None
+    assert quote["width"] < whole["width"] / 3
+    for label in ("Copy citation", "Copy link"):
+        assert page.locator(f"#source header button:has-text('{label}')").is_visible()
 
 
 OVERLAPS = """() => {

@@ -53,8 +53,8 @@ ROWS = (
     ),
     Row(
         method="GET", path="/v1/chunks/{chunk_id:path}/page", name="get_page", names=_CHUNK,
-        summary="Find a chunk of a PDF on one of its pages",
-        request=reading.PageRequest, response=reading.PageResponse, function=reading.read_page, examples=_PDF,
+        summary="Find a chunk of a PDF, or a quote in it, on one of its pages",
+        request=reading.PlaceRequest, response=reading.PageResponse, function=reading.read_page, examples=_PDF,
     ),
     Row(
         method="GET", path="/v1/chunks/{chunk_id:path}/page.png", name="get_page_picture", names=_CHUNK,

@@ -94,11 +94,34 @@ class DocumentRequest(ServiceModel):
 
 
 class PageRequest(ChunkRequest):
-    """A request for the position of a chunk on a page of its PDF file."""
+    """A request for a page of the PDF file of a chunk."""
 
     page: Annotated[
         int | None,
         Field(ge=1, le=LAST_PAGE, description="One of the pages of the chunk, from 1. Default: its first page"),
+        WHOLE,
+    ] = None
+
+
+class PlaceRequest(PageRequest):
+    """A request for the position of a chunk, or of a quote in it, on a page of its PDF file."""
+
+    start: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=LARGEST_OFFSET,
+            description="Start of a quote in the document, in code points. Default: the chunk's",
+        ),
+        WHOLE,
+    ] = None
+    end: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=LARGEST_OFFSET,
+            description="End of the quote in the document, in code points. Default: the chunk's",
+        ),
         WHOLE,
     ] = None
 
@@ -190,8 +213,8 @@ class PageResponse(ServiceModel):
     boxes: Annotated[
         tuple[Annotated[tuple[float, ...], Field(min_length=4, max_length=4)], ...],
         Field(
-            description="Left, top, right and bottom of each line of the chunk, from the upper left corner of the "
-            "page; empty if its text isn't found on the page"
+            description="Left, top, right and bottom of each line of the chunk or quote, from the upper left corner of "
+            "the page; empty if its text isn't found on the page"
         ),
     ]
 
@@ -489,8 +512,8 @@ async def read_document(context: ServiceContext, request: DocumentRequest) -> Do
     )
 
 
-async def read_page(context: ServiceContext, request: PageRequest) -> PageResponse:
-    """Return the position of a chunk on one of its pages.
+async def read_page(context: ServiceContext, request: PlaceRequest) -> PageResponse:
+    """Return the position of a chunk, or of a quote in it, on one of its pages.
 
     Raises:
         NotFoundError: There is no such chunk, or no such page that the caller may see.
@@ -499,12 +522,21 @@ async def read_page(context: ServiceContext, request: PageRequest) -> PageRespon
     chunk = await _chunk_of_visible_document(context, request)
     index = await context.index(request.index).index()
     try:
-        place = await index.aplace_on_page(chunk, request.page)
+        place = await index.aplace_on_page(_quoted(chunk, request.start, request.end), request.page)
     except (UnreadableFileError, InvalidParameterError) as error:
         raise _no_page(request, error) from None
     return PageResponse(
         page=place.page, pages=place.pages, width=place.width, height=place.height, boxes=tuple(place.boxes)
     )
+
+
+def _quoted(chunk: Chunk, start: int | None, end: int | None) -> Chunk:
+    """Return a chunk with only the text of a quote, or as it is if there is no such text in it."""
+    if chunk.span is None:
+        return chunk
+    first, last = (None if place is None else max(0, place - chunk.span.start) for place in (start, end))
+    text = chunk.text[first:last]
+    return replace(chunk, text=text) if text.strip() else chunk
 
 
 async def read_picture(context: ServiceContext, request: PictureRequest) -> bytes:

@@ -1,11 +1,11 @@
 // The answer to a question, asked once, with its citations, its doubts and the line of trust.
 
 import { Problem, stream } from "./api.js";
-import { copyButton, h, link, say } from "./dom.js";
-import { CLOSED, questionOf } from "./query.js";
+import { copyButton, h, say } from "./dom.js";
+import { opening, questionOf } from "./query.js";
 import { reading } from "./reading.js";
-import { fallbacks, openChunk, problems } from "./results.js";
-import { addTurn, change, once, turnsOf } from "./store.js";
+import { fallbacks, nameOf, openChunk, problems } from "./results.js";
+import { once, turnsOf } from "./store.js";
 import { shorten } from "./text.js";
 import { copyOf, kindOf, marksOf, summaryOfDoubts, trustOf } from "./verdict.js";
 import { DOUBTS, FAILURES, TEXT, citationOf } from "./words.js";
@@ -25,7 +25,7 @@ export function answered(state) {
       asked,
       (event) => {
         if (event.type === "retrieval_done") {
-          made = { ...made, passages: event.passages ?? [], relevance: event.relevance?.value ?? null };
+          made = { ...made, passages: event.passages ?? [], relevance: event.relevance ?? null };
         } else if (event.type === "answer_chunk") made = { ...made, written: made.written + event.content };
         else if (event.type === "citation") made = { ...made, sentences: [...made.sentences, event] };
         else if (event.type === "error") made = { ...made, error: event.reason };
@@ -46,23 +46,23 @@ export function numbersOf(record) {
   return new Map(sources.flatMap(({ number, chunk_ids: ids }) => ids.map((id) => [id, number])));
 }
 
-// Draw an answer. `known` are the failures that the results below it show.
-export function answer(state, record, known) {
-  const { written = "", sentences, passages, done } = record.value ?? {};
-  if (done)
-    return h("section", { class: "answered", "aria-label": TEXT.answer }, turns(state), finished(state, record, known));
+// Draw an answer. `found` are the results below it, which show their failures.
+export function answer(state, record, found = {}) {
+  const { written = "", sentences, done, passages } = record.value ?? {};
+  // As high as a short answer from the beginning, so the results below it stay. No answer is one sentence.
+  const isBrief = found.relevance?.unlikely || done?.kind === "abstained";
+  const box = (...inside) =>
+    h("section", { class: `answered${isBrief ? "" : " is-roomy"}`, "aria-label": TEXT.answer }, turns(state), inside);
+  if (done) return box(finished(state, record.value, found));
   const isWaiting = !record.isOver;
   const stop = h(
     "p",
     { class: "actions" },
     h("button", { type: "button", id: "stop", onclick: record.stop }, TEXT.stop),
-    h("span", { class: "quiet", role: "status" }, passages ? TEXT.writing : TEXT.searching),
+    h("span", { class: "quiet", role: "status" }, TEXT.answering),
   );
   const end = record.problem && (record.problem.isCancelled ? TEXT.stopped : written && TEXT.brokenOff);
-  return h(
-    "section",
-    { class: "answered", "aria-label": TEXT.answer },
-    turns(state),
+  return box(
     h("div", { class: "answer", dir: "auto" }, draft(state, { text: written, sentences }, passages)),
     isWaiting && stop,
     end && h("p", { class: "quiet", role: "status" }, end),
@@ -70,14 +70,16 @@ export function answer(state, record, known) {
   );
 }
 
-function finished(state, record, known) {
-  const { done, relevance, took } = record.value;
-  const trust = trustOf(done, { relevance, milliseconds: took });
-  const explanation = done.confidence?.explanation;
+function finished(state, { done, passages, relevance, took }, { degraded, relevance: judged }) {
+  if (done.kind === "abstained")
+    return [h("div", { class: "answer" }, TEXT.noAnswer(judged?.unknown ?? [])), fallbacks(done, degraded)];
+  const trust = trustOf(done, { relevance: relevance?.value, milliseconds: took });
+  // What is known of the results is in Why.
+  const explanation = (done.confidence?.explanation ?? "").replace(relevance?.explanation ?? "", "").trim();
   const doubts = summaryOfDoubts(done);
   const note = [kindOf(done), done.error].filter(Boolean);
   return [
-    h("div", { class: `answer is-${done.kind}`, dir: "auto" }, text(state, done, record.value.passages ?? [])),
+    h("div", { class: `answer is-${done.kind}`, dir: "auto" }, text(state, done, passages ?? [])),
     note.map((each) => h("p", { class: "quiet small" }, each)),
     done.note && h("p", { class: "notice" }, done.note),
     h(
@@ -88,10 +90,9 @@ function finished(state, record, known) {
       explanation &&
         tip(h("button", { type: "button", class: "chip", "aria-label": TEXT.whyTrusted }, "?"), explanation),
       h("span", { class: "grow" }),
-      copyButton(TEXT.copyAnswer, () => copyOf(done)),
+      copyButton(TEXT.copyAnswer, () => copyOf(done, (source) => indexOf(state, source))),
     ),
-    fallbacks(done, known),
-    following(state, done),
+    fallbacks(done, degraded),
   ];
 }
 
@@ -123,10 +124,13 @@ function invented({ number, problem }) {
   return tip(h("button", { type: "button", class: kind, "aria-label": `[${number}] ${told}` }, `[${number}]`), told);
 }
 
+// Which of several indexes a source is in.
+const indexOf = (state, { chunk_ids: [id] }) => opening(state, id ?? "").of;
+
 // A citation: its quote on hover and focus, its source on a click, opened at the quote.
 function chip(state, { number, source, problem }) {
   const quote = source.quotes?.[0];
-  const label = TEXT.openSource(number, source.title || source.document_id);
+  const label = TEXT.openSource(number, nameOf(source));
   const at = quote?.span ? quote.span.join("-") : "";
   const button = h(
     "button",
@@ -139,7 +143,7 @@ function chip(state, { number, source, problem }) {
     `[${number}]`,
   );
   return tip(button, [
-    h("span", { class: "place" }, h("bdi", {}, citationOf(source))),
+    h("span", { class: "place" }, h("bdi", {}, citationOf({ ...source, index: indexOf(state, source) }))),
     quote && quoted(quote.text),
     problem && h("span", { class: "problem" }, DOUBTS[problem]),
   ]);
@@ -158,22 +162,6 @@ function tip(button, told) {
   return h("span", { class: "cite" }, button, h("span", { class: "tip", role: "tooltip", id }, told));
 }
 
-function following(state, done) {
-  const field = h("input", {
-    type: "search",
-    id: "next",
-    "aria-label": TEXT.askNext,
-    placeholder: TEXT.askNext,
-    dir: "auto",
-  });
-  const on = (event) => {
-    event.preventDefault();
-    const q = field.value.trim();
-    if (q) change({ q, talk: addTurn(state.talk, state.q, done.text), tab: "", ...CLOSED });
-  };
-  return h("form", { onsubmit: on, class: "filter-row" }, field, h("button", {}, TEXT.ask));
-}
-
 function turns(state) {
   const told = turnsOf(state.talk);
   if (!told.length) return null;
@@ -182,6 +170,5 @@ function turns(state) {
     { class: "turns small" },
     h("summary", {}, TEXT.earlier(told.length / 2)),
     told.map(({ role, content }) => h("p", { class: role === "user" ? "" : "soft", dir: "auto" }, content)),
-    link(TEXT.newConversation, () => change({ talk: "" })),
   );
 }

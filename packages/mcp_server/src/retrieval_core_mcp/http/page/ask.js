@@ -8,12 +8,12 @@ import { filters, filtersKey } from "./filters.js";
 import { contextKey, inspect } from "./inspect.js";
 import { CLOSED, rowsOf } from "./query.js";
 import { cards, fallbacks, mark, nothing, problems, searched } from "./results.js";
-import { change, drop, forget, once, revisionOf } from "./store.js";
+import { addTurn, change, drop, forget, once, revisionOf } from "./store.js";
 import { TEXT } from "./words.js";
 import { whyKey } from "./why.js";
 
 const TABS = [
-  ["", TEXT.answerAndResults],
+  ["", TEXT.answer],
   ["why", TEXT.why],
   ["context", TEXT.context],
   ["compare", TEXT.compare],
@@ -24,8 +24,8 @@ let latest = null;
 
 export function ask(main, state) {
   const { q, tab } = state;
-  const [, told, , region] = regions(main, [
-    ["form", [q, state.filters, state.index, state.indexes, filtersKey(state)], () => form(state)],
+  const [top, told, , region] = regions(main, [
+    ["form"],
     ["notice", [state.index, state.indexes, indexes().revision], () => [notice(state)]],
     ["tabs", [Boolean(q), tab], () => [q && tabs(state)]],
     ["panel"],
@@ -38,6 +38,10 @@ export function ask(main, state) {
   } else for (const name of ["role", "aria-labelledby"]) region.removeAttribute(name);
   region.hidden = !q && !indexes().revision;
   panel(region, state);
+  const answer = latest?.value?.done;
+  const isTalk = Boolean(q) && (Boolean(state.talk) || answer?.kind === "written");
+  const key = [q, state.filters, state.index, state.indexes, state.talk, isTalk, filtersKey(state)];
+  draw(top, JSON.stringify(key), () => form(state, isTalk));
 }
 
 function panel(region, state) {
@@ -81,15 +85,15 @@ function both(region, state) {
   const told = isAnswerable ? answered(state) : null;
   leave(told);
   draw(region, "both", () => []);
+  const hit = region.querySelector(".hit:is(:hover, :focus-within)");
+  const place = hit?.getBoundingClientRect().top;
   const [, below] = regions(region, [
-    [
-      "answer",
-      [given, Boolean(told), revisionOf("answer")],
-      () => [told && answer(state, told, record.value.degraded)],
-    ],
+    ["answer", [given, Boolean(told), revisionOf("answer")], () => [told && answer(state, told, record.value)]],
     ["results", [given, record.revision, named], () => results(state, record, named)],
   ]);
   mark(below, state, numbersOf(told));
+  // A card that is read stays where it is. Browsers see to that only once the page is scrolled.
+  if (hit?.isConnected && scrollY === 0) scrollBy(0, hit.getBoundingClientRect().top - place);
 }
 
 // The documents whose file name is the query, or null while they are asked for. They need no answer.
@@ -118,16 +122,16 @@ function results(state, record, named) {
   if (record.problem) return problems(record.problem);
   if (!record.value) return h("p", { class: "quiet" }, TEXT.searching);
   const found = record.value;
-  const isUnlikely = found.relevance?.unlikely && named?.length === 0;
   const notes = [
-    isUnlikely && h("p", { class: "notice" }, TEXT.unlikely),
     named?.map((each) => h("p", { class: "named" }, TEXT.named, openNamed(state, each))),
     fallbacks(found),
   ];
   return [notes, found.results.length ? cards(state, found) : nothing(state, found)];
 }
 
-function form(state) {
+// The one field. In a conversation, it continues the conversation.
+function form(state, isTalk) {
+  const label = isTalk ? TEXT.askNext : TEXT.question;
   const field = h("input", {
     type: "search",
     id: "question",
@@ -137,20 +141,36 @@ function form(state) {
     dir: "auto",
     maxLength: 10_000,
     placeholder: TEXT.placeholder,
-    "aria-label": TEXT.question,
+    "aria-label": label,
   });
   const submit = (event) => {
     event.preventDefault();
     const q = field.value.trim();
     if (q === state.q && q) forget("search", "answer", "context");
-    else change({ q, tab: "", talk: "", ...CLOSED });
+    else change({ q, tab: "", talk: isTalk && q ? talkWith(state) : "", ...CLOSED });
+  };
+  const anew = () => {
+    change({ q: "", tab: "", talk: "", ...CLOSED });
+    setTimeout(() => document.getElementById("question").focus());
   };
   return h(
     "form",
     { onsubmit: submit, role: "search" },
-    h("div", { class: "question" }, field, h("button", { class: "main" }, TEXT.ask)),
+    h(
+      "div",
+      { class: "question" },
+      field,
+      h("button", { class: "main" }, TEXT.ask),
+      isTalk && h("button", { type: "button", id: "anew", onclick: anew }, TEXT.newQuestion),
+    ),
     filters(state),
   );
+}
+
+// Return the conversation with the last answer, if there is one.
+function talkWith(state) {
+  const { done } = latest?.value ?? {};
+  return done ? addTurn(state.talk, state.q, done.text) : state.talk;
 }
 
 function tabs(state) {
@@ -186,24 +206,19 @@ function welcome(state) {
   if (!all.value) return null;
   const [name] = askedIndexes(state, all.value.indexes);
   const about = name && contents(name).value;
-  const example = (text) =>
-    h(
-      "li",
-      {},
-      link(h("bdi", {}, text), () => change({ q: text })),
-    );
-  const examples = examplesOf(about);
+  const topic = (text) => h("li", {}, ...[link(h("bdi", {}, text), () => change({ q: text }))]);
+  const topics = topicsOf(about);
   return h(
     "div",
-    { class: "quiet welcome" },
+    { class: "quiet" },
     h("p", {}, about?.description || TEXT.welcome),
-    examples.length > 0 && [h("p", { class: "small" }, TEXT.examples), h("ul", {}, examples.map(example))],
+    topics.length > 0 && [h("p", { class: "small" }, TEXT.topics), h("ul", {}, topics.map(topic))],
     h("p", { class: "small" }, all.value.files ? link(TEXT.addFiles, () => change({ view: "index" })) : TEXT.readOnly),
   );
 }
 
-// Up to three examples of what can be asked: titles and sections of several words, the most frequent first.
-export function examplesOf(about) {
+// Up to three things that can be asked about: titles and sections of several words, the most frequent first.
+function topicsOf(about) {
   const values = ["title", "section"].flatMap(
     (wanted) => about?.fields.find(({ name }) => name === wanted)?.examples ?? [],
   );

@@ -7,16 +7,23 @@ import { change, forget, once } from "./store.js";
 import { MODES, TEXT, chunks, documents } from "./words.js";
 
 const AGAIN_AFTER = 5_000;
+const LAST_AFTER = 300_000;
 
-// Return the record of the indexes. While one is being indexed, it is read again every few seconds.
+// Return the record of the indexes. While one is being indexed and the tab is visible, it is read again: every few
+// seconds, more rarely while nothing changes, and after about a quarter of an hour without a change no more.
 export function indexes() {
   return once("indexes", [], async (signal, keep) => {
     let found = await get("/v1/indexes", {}, signal);
-    let told = "";
+    let [told, pause] = ["", AGAIN_AFTER];
     while (found.indexes.some(isIndexing) && !signal.aborted) {
-      if (told !== JSON.stringify(found)) keep(found);
+      const isNew = told !== JSON.stringify(found);
+      pause = isNew ? AGAIN_AFTER : pause * 1.5;
+      if (pause > LAST_AFTER) return { ...found, isStuck: true };
+      if (isNew) keep(found);
       told = JSON.stringify(found);
-      await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER));
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      if (document.hidden)
+        await new Promise((resolve) => addEventListener("visibilitychange", resolve, { once: true }));
       found = await get("/v1/indexes", {}, signal).catch(() => found);
     }
     return found;
@@ -78,11 +85,12 @@ export function corpus(state) {
   const embedded = sum(waiting.map(({ indexed_vectors_count: number }) => number));
   const wanted = sum(waiting.map(({ points_count: number }) => number));
   const facts = [
-    found !== null && documents(found),
-    total !== null && chunks(total),
-    waiting.length > 0 && TEXT.embedding(`${Math.floor((embedded / wanted) * 100)}%`),
-  ].filter(Boolean);
-  return [h("strong", {}, h("bdi", {}, corpusName(names, all))), h("span", { class: "soft" }, ` ${facts.join(" · ")}`)];
+    [found !== null && documents(found)],
+    [total !== null && chunks(total), "wide"],
+    [waiting.length > 0 && TEXT.embedding(`${Math.floor((embedded / wanted) * 100)}%`, indexes().value.isStuck)],
+  ].filter(([text]) => text);
+  const told = facts.map(([text, kind], place) => h("span", { class: kind }, `${place ? " ·" : ""} ${text}`));
+  return [h("strong", {}, h("bdi", {}, corpusName(names, all))), h("span", { class: "soft" }, told)];
 }
 
 export function corpusName(names, all) {

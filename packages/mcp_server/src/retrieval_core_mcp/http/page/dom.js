@@ -100,17 +100,13 @@ export function facts(rows) {
   return h("dl", { class: "facts" }, shown.map(one));
 }
 
-export function copyButton(label, textOf, more = {}) {
-  return link(
-    label,
-    async ({ target }) => {
-      const text = await navigator.clipboard.writeText(textOf()).then(
-        () => TEXT.copied,
-        () => TEXT.notCopied,
-      );
-      say(text);
-      target.textContent = text;
-    },
-    more,
-  );
+export function copyButton(label, textOf, copied = TEXT.copied) {
+  return link(label, async ({ target }) => {
+    const text = await navigator.clipboard.writeText(textOf()).then(
+      () => copied,
+      () => TEXT.notCopied,
+    );
+    say(text);
+    target.textContent = text;
+  });
 }

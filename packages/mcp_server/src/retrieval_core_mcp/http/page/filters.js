@@ -6,6 +6,7 @@ import { CLOSED, filtersOf, operatorsOf, rowsOf, typedValue } from "./query.js";
 import { change, changed, revisionOf } from "./store.js";
 import { OPERATORS, TEXT } from "./words.js";
 
+const GENERAL = ["chunk_index", "document_id", "id", "page", "parent_id", "section", "source", "timestamp", "title"];
 let isOpen = false;
 
 export const filtersKey = () => [isOpen, isOpen && [revisionOf("contents"), indexes().value?.indexes.length]];
@@ -37,7 +38,13 @@ function body(state, rows) {
   if (problem) return [shown, h("p", { class: "notice" }, TEXT.noFields(problem.message))];
   if (!fields) return [shown, h("p", { class: "quiet small" }, TEXT.searching)];
   if (!fields.length) return [shown, !rows.length && h("p", { class: "small soft" }, TEXT.withoutFields)];
-  return [shown, adding(rows, fields)];
+  return [shown, adding(rows, inOrder(fields))];
+}
+
+// The fields of the documents before those that every chunk has, each by the alphabet.
+export function inOrder(fields) {
+  const isGeneral = ({ name }) => GENERAL.includes(name);
+  return [...fields].sort((one, other) => isGeneral(one) - isGeneral(other) || (one.name < other.name ? -1 : 1));
 }
 
 function line(rows, { field, operator, value }, place) {
@@ -109,8 +116,7 @@ function input({ types = [], min, max }) {
       ["true", "false"].map((each) => h("option", {}, each)),
     );
   }
-  if (typeof min === "number")
-    return h("input", { ...name, type: "number", step: "any", placeholder: TEXT.range(min, max) });
+  if (typeof min === "number") return h("input", { ...name, type: "number", step: "any" });
   if (/^\d{4}-\d\d-\d\d$/.test(min ?? "")) return h("input", { ...name, type: "date", min, max });
   return h("input", { ...name, type: "text", dir: "auto", size: 18 });
 }

@@ -6,7 +6,7 @@ import { compare } from "./compare.js";
 import { questionOf } from "./query.js";
 import { fallbacks, openChunk, problems, searched } from "./results.js";
 import { once } from "./store.js";
-import { ROLES, TEXT, shortNumber } from "./words.js";
+import { MODES, ROLES, TEXT, shortNumber } from "./words.js";
 import { why } from "./why.js";
 
 const MOST_ROWS = 200;
@@ -35,7 +35,7 @@ function context(state) {
     min: 1,
     max: 1_000_000,
     value: budget,
-    placeholder: TEXT.asConfigured,
+    placeholder: MODES[""],
     "aria-label": TEXT.budget,
     style: { inlineSize: "9rem" },
   });

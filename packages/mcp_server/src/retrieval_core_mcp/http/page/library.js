@@ -2,9 +2,9 @@
 
 import { Problem, get, remove } from "./api.js";
 import { asked, contents, forgetContents, indexes, unusable } from "./corpus.js";
-import { facts, fill, h, link, numberCell, headCell, regions, say, select, table } from "./dom.js";
+import { fill, h, link, numberCell, headCell, regions, say, select, table } from "./dom.js";
 import { several } from "./query.js";
-import { problems } from "./results.js";
+import { nameOf, problems } from "./results.js";
 import { change, once, revisionOf } from "./store.js";
 import { uploaded, uploads, uploadsKey } from "./uploads.js";
 import { TEXT, shortNumber } from "./words.js";
@@ -20,18 +20,18 @@ export function library(main, state) {
   if (shown !== name) [shown, wanted, cursors] = [name, "", [""]];
   const { files, writable } = all.value ?? {};
   const records = all.value && name ? cursors.map((cursor) => listed(name, cursor)) : [];
-  const adding = () => [files ? uploads(name, files) : h("p", { class: "small soft" }, TEXT.readOnly)];
   const listing = [name, wanted, cursors, revisionOf("documents"), writable];
   const inside = [
-    ["adding", [name, files], adding],
-    ["added", [name, uploadsKey()], () => uploaded(name)],
-    ["fields", [name, revisionOf("contents")], () => fields(name)],
     ["search", [name, wanted], () => search()],
+    files && ["adding", [name, files], () => uploads(name, files)],
+    ["added", [name, uploadsKey()], () => uploaded(name)],
     ["documents", listing, () => documents(state, name, records, writable)],
+    ["fields", [name, revisionOf("contents")], () => fields(name)],
+    !files && ["read-only", [], () => h("p", { class: "small soft" }, TEXT.readOnly)],
   ];
   const [top] = regions(main, [
     ["head", [name, state.indexes], () => head(state, name)],
-    ["facts", [name, all.revision], () => condition(all, name)],
+    ["condition", [name, all.revision], () => condition(all, name)],
     ...(records.length ? inside : []),
   ]);
   top.id = "library";
@@ -51,13 +51,8 @@ function condition(all, name) {
   const info = all.value?.indexes.find((each) => each.name === name);
   if (!info) return [];
   const { points_count: total, indexed_vectors_count: embedded, vector_size: width } = info;
-  const rows = [
-    [TEXT.chunks, shortNumber(total)],
-    [TEXT.vectors, width ? TEXT.vectorsOf(embedded, width) : TEXT.noVectors],
-  ];
   const told = unusable(info);
   return [
-    facts(rows),
     told && h("p", { class: "notice" }, told),
     width > 0 && total > embedded && h("p", { class: "notice" }, TEXT.notEmbedded(total - embedded)),
   ];
@@ -134,8 +129,9 @@ function documents(state, index, records, writable) {
 function row(state, index, each, writable) {
   const open = () => change({ doc: each.id, chunk: "", at: "", of: state.indexes ? index : "" });
   const place = h("td", {}, writable && link(TEXT.remove, forgetIt, { class: "link small" }));
-  const title = link(h("bdi", {}, each.title || each.id), open);
-  const id = each.title && each.title !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id));
+  const name = nameOf({ ...each, source: each.id, document_id: each.id });
+  const title = link(h("bdi", {}, name), open);
+  const id = name !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id));
   return [[title, id], numberCell(shortNumber(each.chunks)), place];
 
   async function forgetIt() {

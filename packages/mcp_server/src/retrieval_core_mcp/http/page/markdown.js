@@ -262,7 +262,7 @@ function paragraph(text, lines, at) {
 }
 
 // Lines that a page broke as paragraphs: one ends at an empty line, before a bullet, and after a short line that ends
-// a sentence. Nothing in them is syntax.
+// a sentence. Only headings, which the reader of PDF files marks, are syntax.
 function reflow(text) {
   const lines = linesOf(text);
   const widest = lines.reduce((most, { start, end }) => Math.max(most, end - start), 0);
@@ -279,7 +279,12 @@ function reflow(text) {
       close();
       continue;
     }
-    if (itemEnd(text, line) !== -1) close();
+    const head = text[start] === "#" && heading(text, [line], 0, start);
+    if (head || itemEnd(text, line) !== -1) close();
+    if (head) {
+      blocks.push(head[0]);
+      continue;
+    }
     const previous = runs.at(-1);
     if (previous && text[previous.end - 1] !== "-") previous.end += 1; // the line's end is drawn as a space
     runs.push({ start, end });

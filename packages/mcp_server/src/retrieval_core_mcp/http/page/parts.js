@@ -1,19 +1,17 @@
-// The parts of documents: pages of a PDF as pictures with the chunk outlined, and the names of slides and chapters.
+// The parts of documents: pages of a PDF as pictures with the cited words or the chunk outlined, and the names of slides and chapters.
 
 import { get, part, picture } from "./api.js";
 import { h, link } from "./dom.js";
-import { sourceIndex } from "./query.js";
+import { quoteOf, sourceIndex } from "./query.js";
 import { changed, once } from "./store.js";
-import { TEXT, pageName } from "./words.js";
+import { TEXT, isPdf, pageName } from "./words.js";
 
 const AT_FIRST = 4;
 const WIDEST = 2000;
 const shownAll = new Set();
 
 // Whether there may be pictures of the pages of a chunk.
-export function hasPictures({ source, page_span: span }) {
-  return Boolean(span) && /\.pdf$/i.test(source ?? "");
-}
+export const hasPictures = (fields) => Boolean(fields.page_span) && isPdf(fields);
 
 // The part of a document that a chunk begins: a slide, a page, or a chapter of a book; the empty text for none.
 export function partOf(document, chunk) {
@@ -24,27 +22,31 @@ export function partOf(document, chunk) {
   return TEXT.partOf(pageName(source), from, to ?? from, pageName(source) === "slide" ? last : null);
 }
 
-// The pages of a PDF that a chunk runs over, one after the other, each as a region that stays while others arrive.
+// The pages of a PDF that a chunk runs over, each as a region that stays while others arrive. `isOver` says that no more
+// are to come, `hasPages` that there is at least one.
 export function pictures(state, { id, page_span: [first, last = first] }) {
-  const isWhole = shownAll.has(id);
+  const end = shownAll.has(id) ? last : Math.min(last, first + AT_FIRST - 1);
   const all = [];
-  for (let number = first; number <= last; number += 1) {
-    if (number === first + AT_FIRST && !isWhole) {
-      const more = () => {
-        shownAll.add(id);
-        changed();
-      };
-      all.push(["pages", [], () => h("p", {}, link(TEXT.morePages(last - number + 1), more))]);
-      break;
-    }
-    const { value, problem } = pageRecord(state, id, number);
-    if (value) all.push([`page-${number}`, [value.picture], () => page(value)]);
-    else if (problem && hasReason(problem)) {
+  let [isOver, hasPages] = [true, false];
+  for (let number = first; number <= end && isOver; number += 1) {
+    const [place, drawn] = pageRecords(state, id, number);
+    const problem = place.problem ?? drawn.problem;
+    isOver = Boolean(problem) || (place.isOver && drawn.isOver);
+    if (!isOver) break;
+    if (!problem) {
+      hasPages = true;
+      all.push([`page-${number}`, [drawn.value.picture, state.at], () => page(place.value, drawn.value, state.at)]);
+    } else if (hasReason(problem)) {
       all.push([`page-${number}`, [problem.message], () => h("p", { class: "small soft" }, problem.message)]);
     }
-    if (!value) break;
+    if (problem) break;
   }
-  return all;
+  const more = () => {
+    shownAll.add(id);
+    changed();
+  };
+  if (hasPages && end < last) all.push(["pages", [], () => h("p", {}, link(TEXT.morePages(last - end), more))]);
+  return { all, isOver, hasPages };
 }
 
 // A missing page has a reason for people only if its file was changed or removed.
@@ -52,17 +54,20 @@ function hasReason({ kind, message }) {
   return kind !== "missing" || /changed|gone|removed/.test(message);
 }
 
-function pageRecord(state, id, number) {
+// The place of the cited words, or of the chunk, on a page, and its picture.
+function pageRecords(state, id, number) {
   const index = sourceIndex(state);
-  return once("page", [index, id, number], async (signal) => {
-    const path = `/v1/chunks/${part(id)}`;
-    const found = await get(`${path}/page`, { index, page: number }, signal);
-    const width = Math.min(WIDEST, Math.round(900 * devicePixelRatio));
-    return { ...found, picture: await picture(`${path}/page.png`, { index, page: number, width }, signal) };
-  });
+  const [start, end] = quoteOf(state) ?? [];
+  const path = `/v1/chunks/${part(id)}`;
+  const place = { index, page: number, start, end };
+  const shape = { index, page: number, width: Math.min(WIDEST, Math.round(900 * devicePixelRatio)) };
+  return [
+    once("page", [id, place], (signal) => get(`${path}/page`, place, signal)),
+    once("picture", [id, shape], async (signal) => ({ picture: await picture(`${path}/page.png`, shape, signal) })),
+  ];
 }
 
-function page({ page: number, pages, width, height, boxes, picture: address }) {
+function page({ page: number, pages, width, height, boxes }, { picture: address }, at) {
   const percent = (value, whole) => `${(value / whole) * 100}%`;
   const box = ([left, top, right, bottom]) =>
     h("i", {
@@ -83,6 +88,6 @@ function page({ page: number, pages, width, height, boxes, picture: address }) {
       h("img", { src: address, alt: name, width, height }),
       boxes.map(box),
     ),
-    h("p", { class: "small soft" }, name, !boxes.length && TEXT.notOnPage),
+    h("p", { class: "small soft" }, name, !boxes.length && !at && TEXT.notOnPage),
   );
 }

@@ -47,6 +47,11 @@ export function sourceIndex(state) {
   return state.of || state.index;
 }
 
+// The place of the cited words in the document, from where and to where.
+export function quoteOf({ at }) {
+  return /^(\d+)-(\d+)$/.exec(at)?.slice(1).map(Number);
+}
+
 // Return what opens a chunk beside the results. With several indexes, its id may begin with the name of its own.
 export function opening(state, id, index) {
   const scoped = !index && several(state).find((name) => id.startsWith(`${name}:`));

@@ -7,7 +7,7 @@ import { opening, questionOf, rowsOf } from "./query.js";
 import { reading } from "./reading.js";
 import { change, forget, once } from "./store.js";
 import { unitSpans } from "./text.js";
-import { FALLBACKS, TEXT, lineRange, pageRange, rowRange } from "./words.js";
+import { FALLBACKS, TEXT, isPdf, lineRange, pageRange, rowRange } from "./words.js";
 
 const LONG = 700;
 
@@ -73,13 +73,16 @@ export function mark(region, state, cited) {
   }
 }
 
-// The headings above a chunk, without the title of its document.
-export function crumbOf({ section_path: path, title }) {
-  return (path ?? []).slice(path?.[0] === title ? 1 : 0).join(" › ");
+// The headings above a chunk, without the name of its document, and without the heading that its text begins with.
+export function crumbOf(hit, text = "") {
+  const path = (hit.section_path ?? []).filter((each) => each !== nameOf(hit));
+  const isTwice = path.length > 0 && text.replace(/^[#\s]+/, "").startsWith(path.at(-1));
+  return path.slice(0, isTwice ? -1 : undefined).join(" › ");
 }
 
-export function nameOf(hit) {
-  return hit.title || hit.source || hit.document_id;
+// The title of a document. That of a PDF may be any line of it, so its file is named.
+export function nameOf({ title, source, document_id: id }) {
+  return isPdf({ source }) ? source.split("/").at(-1) : title || source || id;
 }
 
 function card(state, hit) {
@@ -98,7 +101,7 @@ function card(state, hit) {
     });
   const place = [
     hit.index && TEXT.inIndex(hit.index),
-    crumbOf(hit),
+    crumbOf(hit, hit.text),
     pageRange(hit.page_span, hit.source),
     !hit.page_span && lineRange(hit.lines),
     rowRange(hit),

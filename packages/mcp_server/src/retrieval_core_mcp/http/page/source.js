@@ -1,15 +1,15 @@
 // The source beside the results: a chunk in its document with the words of the query and the cited words marked.
 
-import { Problem, get, part, post } from "./api.js";
+import { Problem, address, get, part, post } from "./api.js";
 import { copyButton, draw, facts, fill, h, link, regions } from "./dom.js";
 import { fenceAfter, formOf } from "./markdown.js";
 import { hasPictures, partOf, pictures } from "./parts.js";
-import { sourceIndex } from "./query.js";
+import { quoteOf, sourceIndex } from "./query.js";
 import { reading } from "./reading.js";
-import { openChunk, problems, searched } from "./results.js";
-import { change, once, read, revisionOf } from "./store.js";
+import { nameOf, openChunk, problems, searched } from "./results.js";
+import { change, changed, once, read, revisionOf } from "./store.js";
 import { countPoints, offsets } from "./text.js";
-import { TEXT, citationOf, day, lineRange, pageName, pageRange, rowRange } from "./words.js";
+import { TEXT, citationOf, day, lineRange, pageRange, rowRange } from "./words.js";
 
 const AROUND = 12_000;
 const MOST_FIELDS = 30;
@@ -18,6 +18,7 @@ let shown = "";
 let before = null;
 let parts = [];
 let isInView = false;
+let isText = false; // instead of the pictures of a PDF
 
 export function closeSource() {
   const { view, of } = read();
@@ -35,14 +36,15 @@ export function showSource(state) {
   const wasClosed = !shown;
   if (isNew && key) {
     if (!shown) before = document.activeElement;
-    [parts, isInView] = [[], false];
+    [parts, isInView, isText] = [[], false, false];
   }
   shown = key;
   if (!key) return;
   if (!panel.firstElementChild) fill(panel, h("header", {}), h("div", {}));
   const [head, body] = panel.children;
-  const { title, content, isComplete } = contentOf(state);
-  draw(head, JSON.stringify([key, title, state.q, revisionOf("search")]), () => header(state, title));
+  const { title, chunk, content, isComplete } = contentOf(state);
+  const hits = foundBy(state).map(({ id, index }) => [id, index]);
+  draw(head, JSON.stringify([key, title, hits, Boolean(chunk)]), () => header(state, title, chunk));
   regions(
     body,
     content.filter(Boolean).map(([name, known, render]) => [name, [key, known], render]),
@@ -57,9 +59,19 @@ export function showSource(state) {
   }
 }
 
-function header(state, title) {
+function header(state, title, chunk) {
   const close = h("button", { id: "close", onclick: closeSource, "aria-label": TEXT.closeSource }, TEXT.close);
-  return [h("h2", {}, h("bdi", {}, title)), h("div", { class: "actions" }, steps(state), close)];
+  const isLocal = /^(localhost|127\.|\[::1\])/.test(location.hostname);
+  const copies = chunk && [
+    copyButton(TEXT.copyCitation, () => citationOf({ ...chunk.fields, index: state.of })),
+    copyButton(TEXT.copyLink, () => location.href, isLocal ? TEXT.localLink : TEXT.copied),
+    h("details", { class: "menu" }, h("summary", {}, TEXT.details), h("div", {}, about(chunk), actions(state, chunk))),
+  ];
+  return [
+    h("h2", {}, h("bdi", {}, title)),
+    h("div", { class: "actions" }, steps(state), close),
+    copies && h("div", { class: "actions small" }, copies),
+  ];
 }
 
 // The results before and after the one that is open.
@@ -104,7 +116,17 @@ function contentOf(state) {
   if (chunk && !chunk.value) return { title: TEXT.sourceTitle, content: [["waiting", [], waiting]] };
   const fields = chunk?.value.fields;
   const name = fields?.document_id ?? state.doc;
-  const title = fields?.title || name;
+  const title = fields ? nameOf(fields) : name;
+  const drawn = fields && hasPictures(fields) ? pictures(state, fields) : { all: [], isOver: true };
+  const known = { title, chunk: chunk?.value };
+  if (!drawn.isOver || (drawn.hasPages && !isText)) {
+    const asText = () => {
+      [isText, isInView] = [true, false];
+      changed();
+    };
+    const last = drawn.isOver ? ["as-text", [], () => link(TEXT.showText, asText)] : ["waiting", [], waiting];
+    return { ...known, content: [...drawn.all, last], isComplete: drawn.isOver };
+  }
   if (!parts.length) parts = [fields?.span ? Math.max(0, startOf(fields) - AROUND / 2) : 0];
   const records = parts.map((offset) =>
     once("document", [index, name, offset], (signal) =>
@@ -116,8 +138,7 @@ function contentOf(state) {
   const isComplete = records.every(({ value }) => value);
   const text = ({ value }) => (value ? piecesOf(state, value, fields) : waiting());
   const content = [
-    ["facts", [chunk?.revision], () => [about(name, chunk?.value), chunk && actions(state, chunk.value)]],
-    ...(fields && hasPictures(fields) ? pictures(state, fields) : []),
+    ...drawn.all,
     ...records.map((record, place) => [
       `text-${place}`,
       [state.q, record.revision, revisionOf("search")],
@@ -125,40 +146,35 @@ function contentOf(state) {
     ]),
     ["around", [parts, records.map(({ revision }) => revision)], () => around(name, records)],
   ];
-  return { title, content, isComplete };
+  return { ...known, content, isComplete };
 }
 
 const startOf = ({ span }) => (Array.isArray(span) ? span[0] : span.start);
 
-function about(name, chunk) {
-  const fields = chunk?.fields;
-  const isSlide = pageName(fields?.source) === "slide";
+function about({ fields }) {
+  const { source, page_span: pages, lines } = fields;
   const told = [
-    [TEXT.document, h("bdi", {}, name)],
-    [TEXT.section, fields?.section_path?.join(" › ")],
-    [isSlide ? TEXT.slide : TEXT.page, pageRange(fields?.page_span).replace(/^pages? /, "")],
-    [TEXT.lines, lineRange(fields?.lines).replace(/^lines? /, "")],
-    [TEXT.rows, rowRange(fields ?? {}).replace(/^rows? /, "")],
-    [TEXT.indexedAt, day(fields?.timestamp)],
-    [TEXT.chunk, fields?.id],
+    [TEXT.document, h("bdi", {}, fields.document_id)],
+    [TEXT.section, fields.section_path?.join(" › ")],
+    [TEXT.place, pageRange(pages, source) || rowRange(fields) || lineRange(lines)],
+    [TEXT.indexedAt, day(fields.timestamp)],
   ];
   const short = (value) => {
     const text = typeof value === "string" ? value : JSON.stringify(value);
     return text.length > 300 ? `${text.slice(0, 300)}…` : text;
   };
-  const own = Object.entries(fields?.metadata ?? {})
+  const own = Object.entries(fields.metadata ?? {})
     .slice(0, MOST_FIELDS)
     .map(([label, value]) => [h("bdi", {}, label), h("bdi", {}, short(value))]);
   return facts([...told, ...own]);
 }
 
-// Open the original, copy quote, citation and link, and compare the chunk with its document.
+// Open the original, copy the text, and compare the chunk with its document.
 function actions(state, { text, metadata, fields }) {
   const told = h("span", { role: "status" });
   const compare = async () => {
     told.textContent = TEXT.comparing;
-    const index = sourceIndex(state);
-    const path = `/v1/chunks/${part(fields.id)}/validate${index ? `?index=${part(index)}` : ""}`;
+    const path = address(`/v1/chunks/${part(fields.id)}/validate`, { index: sourceIndex(state) });
     try {
       const { validation_passed: isSound, mismatch_details: details, file_changed: isChanged } = await post(path, {});
       told.textContent = isSound ? (isChanged ? TEXT.fileChanged : TEXT.unchanged) : TEXT.damaged(details);
@@ -168,15 +184,11 @@ function actions(state, { text, metadata, fields }) {
     }
   };
   const isWeb = /^https?:\/\//i.test(metadata?.url ?? "");
-  const isLocal = /^(localhost|127\.|\[::1\])/.test(location.hostname);
   return h(
     "p",
     { class: "actions small" },
     isWeb && h("a", { href: metadata.url, target: "_blank", rel: "noreferrer noopener" }, TEXT.openOriginal),
     copyButton(TEXT.copyQuote, () => text.trim()),
-    copyButton(TEXT.copyCitation, () => citationOf(fields)),
-    copyButton(TEXT.copyLink, () => location.href, { title: isLocal ? TEXT.localLink : "" }),
-    isLocal && h("span", { class: "soft" }, TEXT.localLink),
     link(TEXT.compareSource, compare),
     told,
   );
@@ -188,7 +200,7 @@ function around(name, records) {
   const end = last.offset + countPoints(last.text);
   const more = () => {
     parts = [...parts, end];
-    dispatchEvent(new Event("changed"));
+    changed();
   };
   return [
     end < last.length && h("button", { id: "read-on", onclick: more }, TEXT.readOn),
@@ -206,7 +218,7 @@ function piecesOf(state, document, fields) {
   const at = offsets(document.text);
   const form = formOf(document.source ?? document.id);
   const hits = new Map(foundBy(state).map((hit) => [hit.id, hit]));
-  const quote = /^(\d+)-(\d+)$/.exec(state.at)?.slice(1).map(Number);
+  const quote = quoteOf(state);
   const pieces = [];
   let [done, last, fence] = [0, "", ""];
   const text = (from, to, isHit, marks = []) => {
@@ -237,21 +249,21 @@ function piecesOf(state, document, fields) {
 
 const DRAW = { quote: (_mark, inner) => h("mark", { class: "is-quote" }, inner) };
 
-// The cited words and the words of the query in a chunk, in units from where it is drawn.
+// The cited words in a chunk, and outside of them the words of the query, in units from where it is drawn.
 function marksIn(document, each, from, hit, quote) {
-  const spans = [
-    ...(hit?.highlights ?? []).map(([start, end]) => ["hit", each.start + start, each.start + end]),
-    ...(quote ? [["quote", ...quote]] : []),
-  ];
+  const words = (hit?.highlights ?? []).map(([start, end]) => ["hit", each.start + start, each.start + end]);
+  const spans = quote
+    ? [...words.filter(([, start, end]) => end <= quote[0] || start >= quote[1]), ["quote", ...quote]]
+    : words;
   const at = offsets(document.text);
   const place = (point) => at(Math.max(0, point - document.offset)) - from;
   const marks = spans.map(([kind, start, end]) => ({ kind, start: place(start), end: place(end) }));
   return marks.filter(({ start, end }) => end > Math.max(0, start));
 }
 
-// Bring the cited words into view, or the chunk: on the picture of its page if there is one, else in the text.
+// Bring the cited words into view, or the chunk: on the picture of its page, or in the text.
 function bringIntoView() {
-  const wanted = [".is-quote", ".pdf i", ".pdf", ".is-hit"];
+  const wanted = [...(isText ? [] : [".pdf i", ".pdf"]), ".is-quote", ".is-hit"];
   const place = wanted.map((each) => panel.querySelector(each)).find(Boolean);
   if (!place) return;
   panel.scrollTop += place.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;

@@ -39,7 +39,12 @@ export function uploads(index, accepted) {
     " ",
     link(TEXT.chooseFiles, () => choose.click(), { id: "choose" }),
     choose,
-    h("p", { class: "small" }, TEXT.accepted(kinds, size(accepted.max_bytes))),
+    h(
+      "details",
+      { class: "small" },
+      h("summary", {}, TEXT.accepted(size(accepted.max_bytes)), " ", TEXT.kinds),
+      h("p", {}, kinds),
+    ),
   );
   const over = (isOver) => (event) => {
     event.preventDefault();

@@ -1,7 +1,7 @@
 // What is drawn of an answer: its marks in places of its text, what is to be doubted, the line of trust, and a copy.
 
 import { offsets } from "./text.js";
-import { DOUBTS, KINDS, citationOf, count, duration } from "./words.js";
+import { DOUBTS, KINDS, citationOf, count, duration, isPdf, level } from "./words.js";
 
 // Return the marks over an answer's text, in units: `doubt` for a sentence, `chip` or `invented` for a `[n]` that the
 // service names, and for the same number where a written sentence repeats it. What is extracted may quote such numbers.
@@ -47,29 +47,31 @@ export function doubtOf(sentence) {
   return { problem, reason: check?.reason || DOUBTS[problem] || problem, quote: check?.quote?.text ?? "" };
 }
 
-// Return the line of trust, as far as it is known: relevance, confidence, citations verified, time.
+// Return the line of trust, as far as it is known: relevance, the confidence in a written text, citations verified, time.
 export function trustOf(answer, { relevance, milliseconds } = {}) {
   const checks = answer?.checks ?? [];
   const found = relevance ?? answer?.confidence?.retrieval;
   return [
-    found !== undefined && found !== null && `Relevance ${found.toFixed(2)}`,
-    answer?.confidence && `confidence ${answer.confidence.value.toFixed(2)}`,
+    found !== undefined && found !== null && `Relevance ${level(found)}`,
+    answer?.confidence && answer.kind === "written" && `confidence ${level(answer.confidence.value)}`,
     checks.length > 0 && `${checks.filter(({ matches }) => matches).length}/${checks.length} citations verified`,
     milliseconds !== undefined && duration(milliseconds),
   ].filter(Boolean);
 }
 
-// Return an answer as text with its sources below it.
-export function copyOf(answer) {
+// Return an answer as text with its sources below it. `indexOf` names which of several indexes a source is in.
+export function copyOf(answer, indexOf = () => "") {
   const sources = (answer.sources ?? []).map((source) => {
     const quotes = (source.quotes ?? []).map(({ text }) => `\n    “${text.trim()}”`).join("");
-    return `[${source.number}] ${source.title ? `${source.title}, ` : ""}${citationOf(source)}${quotes}`;
+    const title = source.title && !isPdf(source) ? `${source.title}, ` : "";
+    return `[${source.number}] ${title}${citationOf({ ...source, index: indexOf(source) })}${quotes}`;
   });
   return sources.length ? `${answer.text.trim()}\n\n${sources.join("\n")}\n` : `${answer.text.trim()}\n`;
 }
 
-export function kindOf(answer) {
-  return KINDS[answer.kind] ?? "";
+export function kindOf({ kind, fallbacks }) {
+  const hasFailed = kind === "extracted" && (fallbacks ?? []).some(({ step }) => step === kind);
+  return KINDS[hasFailed ? "failed" : kind] ?? "";
 }
 
 export function summaryOfDoubts(answer) {

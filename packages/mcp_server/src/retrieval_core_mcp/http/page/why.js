@@ -18,8 +18,7 @@ export function why(state, found) {
   const { relevance, execution } = found;
   const all = found.results.map((hit) => reasons(state, hit, found));
   return [
-    relevance &&
-      h("p", {}, TEXT.relevance(relevance.value), " ", h("span", { class: "soft" }, relevance.explanation ?? "")),
+    typeof relevance?.value === "number" && h("p", {}, TEXT.relevance(relevance.value)),
     found.results.length ? h("ol", { class: "reasons" }, all) : nothing(state, found),
     h("h2", { class: "minor" }, TEXT.whyNot),
     whyNotForm(state),
@@ -27,6 +26,7 @@ export function why(state, found) {
       "details",
       { class: "stages-fold" },
       h("summary", {}, TEXT.timeline(duration(execution.latency_ms))),
+      relevance?.explanation && h("p", { class: "small soft" }, relevance.explanation),
       timeline(found),
     ),
   ];

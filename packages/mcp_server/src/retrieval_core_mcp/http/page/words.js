@@ -29,6 +29,14 @@ export function size(bytes) {
   return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 ? 1 : 0 })} ${unit}`;
 }
 
+// A chance in a word.
+export function level(chance) {
+  if (chance >= 2 / 3) return "high";
+  return chance >= 1 / 3 ? "medium" : "low";
+}
+
+export const isPdf = ({ source }) => /\.pdf$/i.test(source ?? "");
+
 // What the pages of a document are called, by the suffix of its file.
 export function pageName(source) {
   return /\.pptx$/i.test(source ?? "") ? "slide" : "page";
@@ -53,19 +61,18 @@ export function rowRange({ row_range: rows, page_span: pages, lines }) {
   return rows[0] === rows[1] ? `row ${rows[0]}` : `rows ${rows[0]}–${rows[1]}`;
 }
 
-// The way to cite a chunk: `file:lines`, a page of its file, or a row of its table.
+// The way to cite a chunk: `file:lines`, a page of its file, or a row of its table; and which of several indexes.
 export function citationOf(chunk) {
-  const { source, document_id: id, page_span: pages, lines } = chunk;
+  const { source, document_id: id, page_span: pages, lines, index } = chunk;
   const name = source ?? id;
-  if (pages) return `${name}, ${pageRange(pages, name)}`;
-  const rows = rowRange(chunk);
-  if (rows) return `${name}, ${rows}`;
-  return lines ? `${name}:${lines[0]}${lines[0] === lines[1] ? "" : `-${lines[1]}`}` : name;
+  const place = pages ? pageRange(pages, name) : rowRange(chunk);
+  const range = lines && !place ? `:${lines[0]}${lines[0] === lines[1] ? "" : `-${lines[1]}`}` : "";
+  return `${name}${range}${place && `, ${place}`}${index ? ` (${index})` : ""}`;
 }
 
 export const MODES = {
   __proto__: null,
-  "": "as configured",
+  "": "default",
   hybrid: "hybrid",
   dense: "vector",
   lexical: "keyword",
@@ -115,8 +122,8 @@ export const ROLES = {
 export const KINDS = {
   __proto__: null,
   written: "",
-  extracted: "Sentences of your documents. No language model is configured, or it failed.",
-  abstained: "These documents don't seem to contain the answer.",
+  extracted: "Sentences from your documents. To get written answers, configure a language model: [llm].",
+  failed: "Sentences from your documents, because the language model failed.",
   without_documents: "Written without your documents, because they could not be searched. Check it elsewhere.",
 };
 
@@ -155,7 +162,7 @@ export const TEXT = {
   notCopied: "The browser doesn't allow copying",
   copyAnswer: "Copy with sources",
   searching: "Searching…",
-  writing: "Writing…",
+  answering: "Looking for the answer…",
   stop: "Stop",
   stopped: "Stopped. The text so far is kept.",
   brokenOff: "The answer is incomplete.",
@@ -168,41 +175,42 @@ export const TEXT = {
   lookAtFiles: "See the files",
   incomplete: "The search was incomplete: the part that was searched has no results.",
   named: "The document with this name: ",
-  unlikely: "These documents probably don't answer this. The nearest results are below.",
   showAll: "Show all",
   inspect: "Inspect",
-  why: "Why these results",
+  why: "Why",
   context: "Context",
   compare: "Compare",
+  noAnswer: (words) =>
+    words.length
+      ? `No answer in these documents: no chunk contains ${words.join(", ")}.`
+      : "No answer in these documents.",
   askNext: "Ask a follow-up question",
-  newConversation: "New conversation",
+  newQuestion: "New question",
   earlier: (turns) => `After ${count(turns, "earlier question")}`,
   searchBy: "Search",
   resultCount: "Results",
   question: "Question",
   placeholder: "Ask a question, or search for a name or an error text",
   tokenTitle: "This server needs a token",
-  tokenRefused: "The token of this tab was not accepted.",
-  tokenHint: "Whoever runs the server can give you one. It is kept until you close this tab.",
+  tokenRefused: "This token was not accepted.",
+  tokenHint: "Ask the person who runs the server for it. This tab keeps it until you close it.",
   token: "Token",
   goOn: "Continue",
   welcome: "Ask something about these documents.",
-  examples: "For example",
+  topics: "Topics",
   addFiles: "Add files",
   readOnly: "This server is read-only. To add files, run retrieval index FOLDER, or start it with --allow-writes.",
   red: "This index can't be read, or was not made yet. See the server's log, or run: retrieval index FOLDER",
   empty: "This index is empty. To add files, run: retrieval index FOLDER",
-  embedding: (share) => `indexing: ${share} embedded`,
+  embedding: (share, isStuck) => `indexing: ${share} embedded${isStuck ? ". Reload the page to see more" : ""}`,
   allIndexes: "All indexes",
   someIndexes: (number) => `${number} indexes`,
   chosenIndexes: "Indexes to search",
   answer: "Answer",
-  answerAndResults: "Answer and results",
   table: "Table",
   inIndex: (name) => `in ${name}`,
   cited: (number) => `cited as [${number}]`,
   foundFor: (texts) => `Also found for ${texts}`,
-  asConfigured: "as configured",
   budget: "Token budget",
   apply: "Apply",
   ofTokens: (most) => ` of ${shortNumber(most)} tokens`,
@@ -210,8 +218,7 @@ export const TEXT = {
   considered: "Chunks that were considered",
   contextColumns: ["chunk", "role", "tokens", "outcome"],
   andMore: (number) => `and ${shortNumber(number)} more`,
-  relevance: (value) =>
-    value === null ? "" : `Relevance ${value.toFixed(2)}: how likely the results answer the query.`,
+  relevance: (value) => `Relevance ${value.toFixed(2)}: how likely the results answer the query.`,
   whyNot: "Why not this one?",
   expected: "A document or a chunk",
   expectedHint: "part of a document's name, or a chunk such as notes.md#0",
@@ -258,12 +265,7 @@ export const TEXT = {
   gone: "It may have been removed, or renamed since its file was indexed again.",
   document: "Document",
   section: "Section",
-  slide: "Slide",
-  page: "Page",
-  lines: "Lines",
-  rows: "Rows",
   indexedAt: "Indexed",
-  chunk: "Chunk",
   comparing: "Comparing…",
   compareSource: "Compare with the document",
   fileChanged: "The file was changed since it was indexed: this is the text from then.",
@@ -272,9 +274,12 @@ export const TEXT = {
   chunkGone: "Gone: the index no longer contains this chunk.",
   openOriginal: "Open the original",
   copyQuote: "Copy the text",
-  copyCitation: "Copy the citation",
-  copyLink: "Copy the link",
-  localLink: "The link works on this computer only.",
+  copyCitation: "Copy citation",
+  copyLink: "Copy link",
+  localLink: "Copied. It works on this computer only.",
+  details: "Details",
+  showText: "Show as text",
+  place: "Place",
   readOn: "Read on",
   fromStart: "The document from its start",
   chapter: (title) => `Chapter: ${title}`,
@@ -303,7 +308,8 @@ export const TEXT = {
   filesToIndex: "Files to index",
   dropHere: "Drop files here, or",
   chooseFiles: "choose them",
-  accepted: (kinds, most) => `${kinds}; at most ${most} each`,
+  accepted: (most) => `PDF, Word, Markdown, code and more, at most ${most} each.`,
+  kinds: "All kinds",
   addedFiles: "Files that were added",
   waiting: "waiting",
   sending: "sending",
@@ -317,10 +323,6 @@ export const TEXT = {
   unreadableKind: "files of this kind cannot be read",
   tooLarge: (found, most) => `it has ${found}, and the limit is ${most}`,
   index: "Index",
-  chunks: "Chunks",
-  vectors: "Vectors",
-  vectorsOf: (number, width) => `${shortNumber(number)}, with ${width} dimensions`,
-  noVectors: "none: keyword search only",
   notEmbedded: (number) => `${chunks(number)} not embedded yet: until then, only keyword search finds them.`,
   fields: (number) => count(number, "field to filter by", "fields to filter by"),
   fieldsToFilter: "Fields to filter by",
