@@ -40,7 +40,6 @@ export function answered(state) {
   });
 }
 
-// Return the numbers of an answer's sources by the ids of their chunks.
 export function numbersOf(record) {
   const sources = record?.value?.done?.sources ?? [];
   return new Map(sources.flatMap(({ number, chunk_ids: ids }) => ids.map((id) => [id, number])));
@@ -124,10 +123,8 @@ function invented({ number, problem }) {
   return tip(h("button", { type: "button", class: kind, "aria-label": `[${number}] ${told}` }, `[${number}]`), told);
 }
 
-// Which of several indexes a source is in.
 const indexOf = (state, { chunk_ids: [id] }) => opening(state, id ?? "").of;
 
-// A citation: its quote on hover and focus, its source on a click, opened at the quote.
 function chip(state, { number, source, problem }) {
   const quote = source.quotes?.[0];
   const label = TEXT.openSource(number, nameOf(source));

@@ -116,7 +116,6 @@ export async function stream(path, body, take, signal) {
   }
 }
 
-// Return the event in a block of a stream, or null for a comment.
 export function eventOf(block) {
   const lines = block.split("\n").filter((line) => line.startsWith("data: "));
   if (!lines.length) return null;
@@ -133,7 +132,7 @@ export function address(path, query) {
 }
 
 function without(values) {
-  const isGiven = ([, value]) => value !== undefined && value !== null && value !== "";
+  const isGiven = ([, value]) => value != null && value !== "";
   return Object.fromEntries(Object.entries(values).filter(isGiven));
 }
 

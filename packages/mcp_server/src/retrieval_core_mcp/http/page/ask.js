@@ -3,7 +3,7 @@
 import { answer, answered, numbersOf } from "./answer.js";
 import { get } from "./api.js";
 import { asked as askedIndexes, contents, indexes, notice } from "./corpus.js";
-import { draw, h, link, regions } from "./dom.js";
+import { bdi, draw, h, link, regions, searching } from "./dom.js";
 import { filters, filtersKey } from "./filters.js";
 import { contextKey, inspect } from "./inspect.js";
 import { CLOSED, rowsOf } from "./query.js";
@@ -115,12 +115,12 @@ function documentsNamed(state) {
 }
 
 function openNamed(state, { id, index }) {
-  return link(h("bdi", {}, id), () => change({ doc: id, chunk: "", at: "", of: state.indexes ? index : "" }));
+  return link(bdi(id), () => change({ doc: id, chunk: "", at: "", of: state.indexes ? index : "" }));
 }
 
 function results(state, record, named) {
   if (record.problem) return problems(record.problem);
-  if (!record.value) return h("p", { class: "quiet" }, TEXT.searching);
+  if (!record.value) return searching();
   const found = record.value;
   const notes = [
     named?.map((each) => h("p", { class: "named" }, TEXT.named, openNamed(state, each))),
@@ -167,7 +167,6 @@ function form(state, isTalk) {
   );
 }
 
-// Return the conversation with the last answer, if there is one.
 function talkWith(state) {
   const { done } = latest?.value ?? {};
   return done ? addTurn(state.talk, state.q, done.text) : state.talk;
@@ -199,14 +198,13 @@ function tabs(state) {
   return h("div", { class: "tabs", role: "tablist", "aria-label": TEXT.inspect, onkeydown: go }, TABS.map(one));
 }
 
-// What can be asked, what is here, and how files are added.
 function welcome(state) {
   const all = indexes();
   if (all.problem) return problems(all.problem);
   if (!all.value) return null;
   const [name] = askedIndexes(state, all.value.indexes);
   const about = name && contents(name).value;
-  const topic = (text) => h("li", {}, ...[link(h("bdi", {}, text), () => change({ q: text }))]);
+  const topic = (text) => h("li", {}, ...[link(bdi(text), () => change({ q: text }))]);
   const topics = topicsOf(about);
   return h(
     "div",

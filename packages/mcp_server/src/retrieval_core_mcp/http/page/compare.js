@@ -1,6 +1,6 @@
 // One query with two settings: what rises, what falls, and what only one of them finds; and a case for a test suite.
 
-import { h, link, select } from "./dom.js";
+import { bdi, h, link, searching, select } from "./dom.js";
 import { crumbOf, fallbacks, isIncomplete, nameOf, openChunk, problems, searched } from "./results.js";
 import { change } from "./store.js";
 import { MODES, TEXT } from "./words.js";
@@ -15,7 +15,7 @@ export function compare(state) {
   const [here, there] = [searched(state), searched(state, { mode: other })];
   const problem = here.problem ?? there.problem;
   if (problem) return [head, problems(problem)];
-  if (!here.value || !there.value) return [head, h("p", { class: "quiet" }, TEXT.searching)];
+  if (!here.value || !there.value) return [head, searching()];
   const pair = h(
     "div",
     { class: "pair" },
@@ -27,14 +27,13 @@ export function compare(state) {
 
 const keyOf = (hit) => JSON.stringify([hit.index, hit.id]);
 
-// The results of one side, each with its rank on both.
 function column(state, name, found, beside) {
   const ranks = new Map(beside.results.map((hit) => [keyOf(hit), hit.rank]));
   const entry = (hit) =>
     h(
       "li",
       { "data-key": keyOf(hit) },
-      link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
+      link(bdi(nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
       h("div", { class: "small soft" }, crumbOf(hit)),
       moved(hit.rank, ranks.get(keyOf(hit))),
     );
@@ -63,7 +62,7 @@ function moved(here, there) {
 function saving(state, found) {
   const documents = [...new Set(found.results.map(({ document_id: id }) => id))];
   const boxes = documents.map((name) =>
-    h("label", { style: { display: "block" } }, h("input", { type: "checkbox", value: name }), " ", h("bdi", {}, name)),
+    h("label", { style: { display: "block" } }, h("input", { type: "checkbox", value: name }), " ", bdi(name)),
   );
   const save = (event) => {
     event.preventDefault();

@@ -1,7 +1,7 @@
 // What is searched: the indexes, their size, state and fields, each asked once; and the header that names it.
 
 import { get, part } from "./api.js";
-import { h, select } from "./dom.js";
+import { bdi, h, select } from "./dom.js";
 import { CLOSED, mergeFields, several } from "./query.js";
 import { change, forget, once } from "./store.js";
 import { MODES, TEXT, chunks, documents } from "./words.js";
@@ -34,13 +34,11 @@ function isIndexing({ points_count: total, indexed_vectors_count: embedded, vect
   return width > 0 && total > 0 && embedded < total;
 }
 
-// Return the names of the indexes that a state asks.
 export function asked(state, all) {
   if (several(state).length) return several(state);
   return [state.index || all[0]?.name].filter(Boolean);
 }
 
-// Return the record of what an index contains: its documents and fields.
 export function contents(name) {
   return once("contents", [name], (signal) => get(`/v1/indexes/${part(name)}/fields`, {}, signal));
 }
@@ -59,7 +57,6 @@ export function fieldsOf(state) {
   return { fields: mergeFields(records.flatMap(({ value }) => value.fields)), problem: null };
 }
 
-// Return why an index can answer nothing, in words, or the empty text.
 export function unusable(info) {
   if (info?.status === "red") return TEXT.red;
   return info?.points_count === 0 ? TEXT.empty : "";
@@ -71,14 +68,13 @@ export function notice(state) {
   return told && h("p", { class: "notice" }, told);
 }
 
-// The name of what is searched, its documents and chunks, and whether it is being indexed.
 export function corpus(state) {
   const all = indexes().value?.indexes ?? [];
   const names = asked(state, all);
   const infos = all.filter(({ name }) => names.includes(name));
   if (!infos.length) return null;
-  const isKnown = (value) => value !== undefined && value !== null;
-  const sum = (values) => (values.every(isKnown) ? values.reduce((one, other) => one + other, 0) : null);
+  const sum = (values) =>
+    values.every((value) => value != null) ? values.reduce((one, other) => one + other, 0) : null;
   const found = sum(names.map((name) => contents(name).value?.documents));
   const total = sum(infos.map(({ points_count: number }) => number));
   const waiting = infos.filter(isIndexing);
@@ -90,7 +86,7 @@ export function corpus(state) {
     [waiting.length > 0 && TEXT.embedding(`${Math.floor((embedded / wanted) * 100)}%`, indexes().value.isStuck)],
   ].filter(([text]) => text);
   const told = facts.map(([text, kind], place) => h("span", { class: kind }, `${place ? " ·" : ""} ${text}`));
-  return [h("strong", {}, h("bdi", {}, corpusName(names, all))), h("span", { class: "soft" }, told)];
+  return [h("strong", {}, bdi(corpusName(names, all))), h("span", { class: "soft" }, told)];
 }
 
 export function corpusName(names, all) {
@@ -98,7 +94,6 @@ export function corpusName(names, all) {
   return names.length === all.length ? TEXT.allIndexes : TEXT.someIndexes(names.length);
 }
 
-// The one menu of settings: which indexes, how they are searched, how many results.
 export function settings(state) {
   const all = indexes().value?.indexes ?? [];
   const names = asked(state, all);
@@ -127,7 +122,7 @@ export function settings(state) {
         onchange: (event) => choose(event, all),
       }),
       " ",
-      h("bdi", {}, name),
+      bdi(name),
     );
   return [
     h("label", {}, TEXT.searchBy, " ", mode),

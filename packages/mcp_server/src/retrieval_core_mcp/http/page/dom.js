@@ -3,12 +3,12 @@
 import { TEXT } from "./words.js";
 
 const drawn = new WeakMap();
-const isShown = (child) => child !== null && child !== undefined && child !== false && child !== "";
+const isShown = (child) => child != null && child !== false && child !== "";
 
 export function h(tag, properties, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties ?? {})) {
-    if (value === undefined || value === null || value === false) continue;
+    if (value == null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
     else if (name === "value" && tag === "input")
@@ -20,6 +20,11 @@ export function h(tag, properties, ...children) {
   element.append(...children.flat(4).filter(isShown));
   return element;
 }
+
+// A text of documents, whose direction ends with it.
+export const bdi = (text) => h("bdi", {}, text);
+
+export const searching = () => h("p", { class: "quiet" }, TEXT.searching);
 
 export function fill(element, ...children) {
   element.replaceChildren(...children.flat(4).filter(isShown));
@@ -93,7 +98,6 @@ export function table(name, titles, rows, kind = "plain") {
 export const numberCell = (text) => h("td", { class: "number" }, text);
 export const headCell = (...children) => h("th", { scope: "row" }, ...children);
 
-// Names with their values, without those that have none.
 export function facts(rows) {
   const shown = rows.filter(([, value]) => value);
   const one = ([name, value]) => [h("dt", {}, name), h("dd", {}, value)];

@@ -1,7 +1,7 @@
 // Filters by the fields of the indexes, with what fits each type: contains, equals, has, ranges and dates.
 
 import { fieldsOf, indexes } from "./corpus.js";
-import { fill, h, link, say, select } from "./dom.js";
+import { bdi, fill, h, link, say, select } from "./dom.js";
 import { CLOSED, filtersOf, operatorsOf, rowsOf, typedValue } from "./query.js";
 import { change, changed, revisionOf } from "./store.js";
 import { OPERATORS, TEXT } from "./words.js";
@@ -53,7 +53,7 @@ function line(rows, { field, operator, value }, place) {
   return h(
     "div",
     { class: "filter-row" },
-    h("span", {}, `${field} ${OPERATORS[operator] ?? operator} `, h("bdi", {}, text)),
+    h("span", {}, `${field} ${OPERATORS[operator] ?? operator} `, bdi(text)),
     link(TEXT.remove, () => change({ filters: filtersOf(rest), ...CLOSED }), {
       "aria-label": TEXT.removeFilterOn(field),
     }),
@@ -91,7 +91,7 @@ function adding(rows, fields) {
       (chosen.examples ?? []).map((each) => h("option", { value: String(each) })),
     );
     if (value.tagName === "INPUT" && value.type === "text") value.setAttribute("list", "values");
-    const range = chosen.min !== undefined && chosen.min !== null && TEXT.range(chosen.min, chosen.max);
+    const range = chosen.min != null && TEXT.range(chosen.min, chosen.max);
     fill(place, operator, value, list, range && h("span", { class: "small soft" }, range));
   };
   const field = select(

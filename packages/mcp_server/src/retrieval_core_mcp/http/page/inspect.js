@@ -1,7 +1,7 @@
 // What is behind a result: why these results, the context of a language model, and two settings beside each other.
 
 import { post } from "./api.js";
-import { copyButton, h, link, numberCell, table } from "./dom.js";
+import { bdi, copyButton, h, link, numberCell, searching, table } from "./dom.js";
 import { compare } from "./compare.js";
 import { questionOf } from "./query.js";
 import { fallbacks, openChunk, problems, searched } from "./results.js";
@@ -20,10 +20,9 @@ export function inspect(state) {
 function searchedOr(state, render) {
   const record = searched(state);
   if (record.problem) return problems(record.problem);
-  return record.value ? [fallbacks(record.value), render(record.value)] : h("p", { class: "quiet" }, TEXT.searching);
+  return record.value ? [fallbacks(record.value), render(record.value)] : searching();
 }
 
-// The key of what a context shows; its budget is no part of the address.
 export const contextKey = () => budget;
 
 function context(state) {
@@ -51,7 +50,7 @@ function context(state) {
     h("button", {}, TEXT.apply),
   );
   if (record.problem) return [form, problems(record.problem)];
-  return [form, record.value ? pack(state, record.value) : h("p", { class: "quiet" }, TEXT.searching)];
+  return [form, record.value ? pack(state, record.value) : searching()];
 }
 
 function pack(state, { ledger, max_tokens: most, token_count: tokens, context_pack: text, note, degraded }) {
@@ -61,7 +60,7 @@ function pack(state, { ledger, max_tokens: most, token_count: tokens, context_pa
     h("i", { class: each.role, title: `${each.id}: ${each.tokens}`, style: { inlineSize: share(each) } }),
   );
   const row = (each) => [
-    link(h("bdi", {}, each.id), () => openChunk(state, each.id)),
+    link(bdi(each.id), () => openChunk(state, each.id)),
     ROLES[each.role] ?? each.role,
     numberCell(shortNumber(each.tokens)),
     [each.outcome, each.reason].filter(Boolean).join(": "),

@@ -2,7 +2,7 @@
 
 import { Problem, get, remove } from "./api.js";
 import { asked, contents, forgetContents, indexes, unusable } from "./corpus.js";
-import { fill, h, link, numberCell, headCell, regions, say, select, table } from "./dom.js";
+import { bdi, fill, h, headCell, link, numberCell, regions, say, select, table } from "./dom.js";
 import { several } from "./query.js";
 import { nameOf, problems } from "./results.js";
 import { change, once, revisionOf } from "./store.js";
@@ -42,7 +42,7 @@ function head(state, name) {
   const which =
     choices.length > 1
       ? select(TEXT.index, choices, name, (value) => change({ of: value, chunk: "", doc: "" }))
-      : h("bdi", {}, name);
+      : bdi(name);
   return h("h1", {}, TEXT.files, " · ", which);
 }
 
@@ -63,12 +63,12 @@ function fields(name) {
   if (record.problem) return problems(record.problem);
   if (!record.value?.fields.length) return [];
   const values = ({ min, max, examples }) =>
-    min !== undefined && min !== null ? TEXT.range(min, max) : (examples ?? []).slice(0, 5).join(", ");
+    min != null ? TEXT.range(min, max) : (examples ?? []).slice(0, 5).join(", ");
   const row = (field) => [
     headCell(field.name),
     (field.types ?? []).join(", "),
     numberCell(shortNumber(field.count)),
-    h("bdi", {}, values(field)),
+    bdi(values(field)),
   ];
   return h(
     "details",
@@ -130,8 +130,8 @@ function row(state, index, each, writable) {
   const open = () => change({ doc: each.id, chunk: "", at: "", of: state.indexes ? index : "" });
   const place = h("td", {}, writable && link(TEXT.remove, forgetIt, { class: "link small" }));
   const name = nameOf({ ...each, source: each.id, document_id: each.id });
-  const title = link(h("bdi", {}, name), open);
-  const id = name !== each.id && h("div", { class: "small soft" }, h("bdi", {}, each.id));
+  const title = link(bdi(name), open);
+  const id = name !== each.id && h("div", { class: "small soft" }, bdi(each.id));
   return [[title, id], numberCell(shortNumber(each.chunks)), place];
 
   async function forgetIt() {

@@ -6,6 +6,9 @@ const MOST_OPEN = 32;
 const LINK_TEXT = 1_000;
 const LINK_TARGET = 2_000;
 const ITEM = /[ \t]{0,24}(?:[-*+•]|\d{1,9}[.)])[ \t]+/y;
+const RULE = /^([-*_])[ \t]*(?:\1[ \t]*){2,}$/;
+const TABLE_RULE = /^[ \t:|]*-[ \t:|-]*$/;
+const SETEXT = /^(?:={3,}|-{3,})[ \t]*$/;
 const BARE = /https?:\/\/[^\s<>()[\]"'`|\\]{1,2000}/y;
 const MARKS = ["**", "__", "~~", "*", "_"];
 const STYLES = { __proto__: null, "**": "strong", __: "strong", "~~": "strike", "*": "em", _: "em" };
@@ -17,7 +20,6 @@ export function parse(text, form = "markdown", fence = "") {
   return form === "reflowed" ? reflow(text) : parseBlocks(text, linesOf(text), fence);
 }
 
-// Return the form of a document's text, by the suffix of its name.
 export function formOf(source) {
   const suffix = /\.([a-z0-9]{1,8})$/i.exec(source ?? "")?.[1].toLowerCase() ?? "md";
   if (suffix === "pdf") return "reflowed";
@@ -87,7 +89,6 @@ function repeats(text, at, end) {
   return to - at;
 }
 
-// Return the fence that begins code in a line, or the empty text.
 function fenceAt(text, { end }, begin) {
   const count = "`~".includes(text[begin]) ? repeats(text, begin, end) : 0;
   if (count < 3 || (text[begin] === "`" && text.slice(begin + count, end).includes("`"))) return "";
@@ -96,19 +97,8 @@ function fenceAt(text, { end }, begin) {
 
 function fence(text, lines, at, begin) {
   const open = fenceAt(text, lines[at], begin);
-  return (
-    open &&
-    code(
-      text,
-      lines,
-      at + 1,
-      open,
-      text
-        .slice(begin + open.length, lines[at].end)
-        .trim()
-        .slice(0, 40),
-    )
-  );
+  const language = text.slice(begin + open.length, lines[at].end).trim();
+  return open && code(text, lines, at + 1, open, language.slice(0, 40));
 }
 
 function code(text, lines, first, open, language = "") {
@@ -144,38 +134,18 @@ function trimmedEnd(text, start, end) {
 }
 
 function rule(text, lines, at, begin) {
-  const mark = text[begin];
-  if (!"-*_".includes(mark)) return null;
-  let count = 0;
-  for (let place = begin; place < lines[at].end; place += 1) {
-    if (text[place] === mark) count += 1;
-    else if (text[place] !== " " && text[place] !== "\t") return null;
-  }
-  return count >= 3 ? [{ kind: "rule", runs: [] }, at + 1] : null;
+  return RULE.test(text.slice(begin, lines[at].end)) ? [{ kind: "rule", runs: [] }, at + 1] : null;
 }
 
 function table(text, lines, at) {
   const below = lines[at + 1];
-  if (!below || !hasPipe(text, lines[at]) || !isTableRule(text, below)) return null;
+  const hasPipe = ({ start, end }) => text.slice(start, end).includes("|");
+  if (!below || !hasPipe(below) || !TABLE_RULE.test(text.slice(below.start, below.end)) || !hasPipe(lines[at]))
+    return null;
   let last = at + 2;
-  while (last < lines.length && hasPipe(text, lines[last])) last += 1;
+  while (last < lines.length && hasPipe(lines[last])) last += 1;
   const rows = lines.slice(at + 2, last).map((line) => cells(text, line));
   return [{ kind: "table", head: cells(text, lines[at]), rows, runs: [] }, last];
-}
-
-function hasPipe(text, { start, end }) {
-  for (let at = start; at < end; at += 1) if (text[at] === "|") return true;
-  return false;
-}
-
-function isTableRule(text, { start, end }) {
-  let [hasDash, hasBar] = [false, false];
-  for (let at = start; at < end; at += 1) {
-    if (text[at] === "-") hasDash = true;
-    else if (text[at] === "|") hasBar = true;
-    else if (!" \t:".includes(text[at])) return false;
-  }
-  return hasDash && hasBar;
 }
 
 function cells(text, line) {
@@ -245,12 +215,7 @@ function paragraph(text, lines, at) {
     const begin = firstInk(text, line);
     if (begin === line.end) break;
     const mark = text[begin];
-    if (
-      last === at + 1 &&
-      (mark === "=" || mark === "-") &&
-      repeats(text, begin, line.end) >= 3 &&
-      trimmedEnd(text, begin, line.end) === begin + repeats(text, begin, line.end)
-    ) {
+    if (last === at + 1 && SETEXT.test(text.slice(begin, line.end))) {
       return [{ kind: "heading", level: mark === "=" ? 1 : 2, runs: inline(text, [lines[at]]) }, last + 1];
     }
     if (mark === ">" || itemEnd(text, line) !== -1 || rule(text, lines, last, begin)) break;
@@ -425,7 +390,6 @@ function closing(text, from, count) {
   return -1;
 }
 
-// Return `[text](target)` at a bracket: where its text lies, and what it leads to.
 function linkAt(text, at) {
   let depth = 0;
   for (let place = at; place < Math.min(text.length, at + LINK_TEXT); place += 1) {
@@ -463,7 +427,6 @@ export function safe(address) {
   }
 }
 
-// Find the delimiters that belong together; the others are text.
 function pair(tokens) {
   const open = [];
   for (const token of tokens) {

@@ -1,4 +1,4 @@
-// The parts of documents: pages of a PDF as pictures with the cited words or the chunk outlined, and the names of slides and chapters.
+// The parts of documents: pages of a PDF as pictures with what is cited outlined, and names of slides and chapters.
 
 import { get, part, picture } from "./api.js";
 import { h, link } from "./dom.js";
@@ -10,7 +10,6 @@ const AT_FIRST = 4;
 const WIDEST = 2000;
 const shownAll = new Set();
 
-// Whether there may be pictures of the pages of a chunk.
 export const hasPictures = (fields) => Boolean(fields.page_span) && isPdf(fields);
 
 // The part of a document that a chunk begins: a slide, a page, or a chapter of a book; the empty text for none.
@@ -22,8 +21,8 @@ export function partOf(document, chunk) {
   return TEXT.partOf(pageName(source), from, to ?? from, pageName(source) === "slide" ? last : null);
 }
 
-// The pages of a PDF that a chunk runs over, each as a region that stays while others arrive. `isOver` says that no more
-// are to come, `hasPages` that there is at least one.
+// The pages of a PDF that a chunk runs over, each as a region that stays while others arrive. `isOver` says that no
+// more are to come, `hasPages` that there is at least one.
 export function pictures(state, { id, page_span: [first, last = first] }) {
   const end = shownAll.has(id) ? last : Math.min(last, first + AT_FIRST - 1);
   const all = [];
@@ -54,7 +53,6 @@ function hasReason({ kind, message }) {
   return kind !== "missing" || /changed|gone|removed/.test(message);
 }
 
-// The place of the cited words, or of the chunk, on a page, and its picture.
 function pageRecords(state, id, number) {
   const index = sourceIndex(state);
   const [start, end] = quoteOf(state) ?? [];

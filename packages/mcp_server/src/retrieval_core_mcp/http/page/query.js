@@ -19,7 +19,6 @@ export const DEFAULTS = {
   other: "",
   talk: "",
 };
-// What is another source, or none.
 export const CLOSED = { chunk: "", doc: "", of: "", at: "" };
 const TABS = ["", "why", "context", "compare"];
 const VIEWS = ["ask", "index"];
@@ -42,12 +41,10 @@ export function several(state) {
   return state.indexes ? state.indexes.split(" ") : [];
 }
 
-// The index that the open source is in.
 export function sourceIndex(state) {
   return state.of || state.index;
 }
 
-// The place of the cited words in the document, from where and to where.
 export function quoteOf({ at }) {
   return /^(\d+)-(\d+)$/.exec(at)?.slice(1).map(Number);
 }
@@ -80,7 +77,7 @@ export function filtersOf(rows) {
 // The operators that fit the types of a field, the most useful first.
 export function operatorsOf(field) {
   const types = field?.types ?? [];
-  const ranged = field?.min !== undefined && field?.min !== null;
+  const ranged = field?.min != null;
   const found = [];
   if (types.includes("text")) found.push("$text");
   if (types.some((type) => type.startsWith("list"))) found.push("$contains");
@@ -88,7 +85,6 @@ export function operatorsOf(field) {
   return [...new Set([...found, "$eq", "$ne"])];
 }
 
-// Return a text that was typed as a value of a field.
 export function typedValue(text, field, operator = "$eq") {
   const types = field?.types ?? [];
   if (operator === "$text") return text;
@@ -106,7 +102,7 @@ export function mergeFields(fields) {
       merged.set(field.name, field);
       continue;
     }
-    const given = [known.min, known.max, field.min, field.max].filter((each) => each !== undefined && each !== null);
+    const given = [known.min, known.max, field.min, field.max].filter((each) => each != null);
     const ends = given.sort((one, other) => (one < other ? -1 : 1));
     const union = (name) => [...new Set([...(known[name] ?? []), ...(field[name] ?? [])])];
     const all = { types: union("types"), examples: union("examples"), min: ends[0], max: ends.at(-1) };

@@ -34,7 +34,6 @@ export function reading(
   return blocks.map((block) => BLOCKS[block.kind](block, show, { text, level, isBare }));
 }
 
-// Return the pieces of each list of runs, cut at the marks.
 function piecesOf(blocks, marks) {
   const lists = blocks.flatMap((block) => {
     if (block.kind === "table") return [...block.head, ...block.rows.flat()];
@@ -69,22 +68,10 @@ const BLOCKS = {
     return h("div", { class: "code" }, copy, code);
   },
   table({ head, rows }, show, { isBare }) {
-    const top = h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        head.map((runs) => h("th", { scope: "col", dir: "auto" }, show(runs))),
-      ),
-    );
-    const one = (row) =>
-      h(
-        "tr",
-        {},
-        row.map((runs) => h("td", { dir: "auto" }, show(runs))),
-      );
-    const all = h("table", { class: "plain" }, top, h("tbody", {}, rows.map(one)));
+    const cell = (tag, scope) => (runs) => h(tag, { dir: "auto", scope }, show(runs));
+    const row = (cells, tag, scope) => h("tr", {}, cells.map(cell(tag, scope)));
+    const body = rows.map((cells) => row(cells, "td"));
+    const all = h("table", { class: "plain" }, h("thead", {}, row(head, "th", "col")), h("tbody", {}, body));
     return isBare ? all : h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": TEXT.table }, all);
   },
   list({ items, isOrdered }, show) {

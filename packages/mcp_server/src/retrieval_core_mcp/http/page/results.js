@@ -1,7 +1,7 @@
 // What a search found, asked once for all views, and its cards.
 
 import { post } from "./api.js";
-import { h, link } from "./dom.js";
+import { bdi, h, link } from "./dom.js";
 import { formOf } from "./markdown.js";
 import { opening, questionOf, rowsOf } from "./query.js";
 import { reading } from "./reading.js";
@@ -11,7 +11,6 @@ import { FALLBACKS, TEXT, isPdf, lineRange, pageRange, rowRange } from "./words.
 
 const LONG = 700;
 
-// Return the record of a search for what a state asks. Throw a problem if it can't be asked.
 export function searched(state, more = {}) {
   const asked = questionOf(state, { allow_degraded: true, ...more });
   return once("search", asked, async (signal) => {
@@ -51,7 +50,6 @@ export function nothing(state, found) {
   return h("div", { class: "quiet" }, h("p", {}, TEXT.nothing), h("p", {}, hint));
 }
 
-// The numbered cards of results.
 export function cards(state, found) {
   return h(
     "ol",
@@ -111,7 +109,7 @@ function card(state, hit) {
   const title = h(
     "button",
     { id: `hit-${hit.rank}`, onclick: () => openChunk(state, hit.id, hit.index) },
-    h("bdi", {}, nameOf(hit)),
+    bdi(nameOf(hit)),
   );
   const found = (hit.found_by ?? []).map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ");
   const kept = [...new Set((rowsOf(state.filters) ?? []).map(({ field }) => field))]
@@ -122,8 +120,8 @@ function card(state, hit) {
     "li",
     { class: "hit", "data-chunk": hit.id, "data-index": hit.index ?? "" },
     h("h2", {}, title, h("span", { class: "cited", hidden: true })),
-    h("p", { class: "place" }, h("bdi", {}, hit.source ?? hit.document_id), place && ` · ${place}`),
-    kept && h("p", { class: "place" }, h("bdi", {}, kept)),
+    h("p", { class: "place" }, bdi(hit.source ?? hit.document_id), place && ` · ${place}`),
+    kept && h("p", { class: "place" }, bdi(kept)),
     body,
     more,
     found && h("p", { class: "small soft" }, TEXT.foundFor(found)),

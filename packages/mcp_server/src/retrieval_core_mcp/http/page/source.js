@@ -1,7 +1,7 @@
 // The source beside the results: a chunk in its document with the words of the query and the cited words marked.
 
 import { Problem, address, get, part, post } from "./api.js";
-import { copyButton, draw, facts, fill, h, link, regions } from "./dom.js";
+import { bdi, copyButton, draw, facts, fill, h, link, regions } from "./dom.js";
 import { fenceAfter, formOf } from "./markdown.js";
 import { hasPictures, partOf, pictures } from "./parts.js";
 import { quoteOf, sourceIndex } from "./query.js";
@@ -68,13 +68,12 @@ function header(state, title, chunk) {
     h("details", { class: "menu" }, h("summary", {}, TEXT.details), h("div", {}, about(chunk), actions(state, chunk))),
   ];
   return [
-    h("h2", {}, h("bdi", {}, title)),
+    h("h2", {}, bdi(title)),
     h("div", { class: "actions" }, steps(state), close),
     copies && h("div", { class: "actions small" }, copies),
   ];
 }
 
-// The results before and after the one that is open.
 function steps(state) {
   const hits = foundBy(state);
   const at = hits.findIndex(({ id, index }) => id === state.chunk && (index ?? "") === state.of);
@@ -154,7 +153,7 @@ const startOf = ({ span }) => (Array.isArray(span) ? span[0] : span.start);
 function about({ fields }) {
   const { source, page_span: pages, lines } = fields;
   const told = [
-    [TEXT.document, h("bdi", {}, fields.document_id)],
+    [TEXT.document, bdi(fields.document_id)],
     [TEXT.section, fields.section_path?.join(" › ")],
     [TEXT.place, pageRange(pages, source) || rowRange(fields) || lineRange(lines)],
     [TEXT.indexedAt, day(fields.timestamp)],
@@ -165,11 +164,10 @@ function about({ fields }) {
   };
   const own = Object.entries(fields.metadata ?? {})
     .slice(0, MOST_FIELDS)
-    .map(([label, value]) => [h("bdi", {}, label), h("bdi", {}, short(value))]);
+    .map(([label, value]) => [bdi(label), bdi(short(value))]);
   return facts([...told, ...own]);
 }
 
-// Open the original, copy the text, and compare the chunk with its document.
 function actions(state, { text, metadata, fields }) {
   const told = h("span", { role: "status" });
   const compare = async () => {
@@ -213,7 +211,6 @@ function around(name, records) {
   ];
 }
 
-// A part of a document, chunk by chunk.
 function piecesOf(state, document, fields) {
   const at = offsets(document.text);
   const form = formOf(document.source ?? document.id);

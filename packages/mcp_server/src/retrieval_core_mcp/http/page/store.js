@@ -58,7 +58,6 @@ export function change(values, { replace = false } = {}) {
   changed();
 }
 
-// Tell the views, once for all changes of one turn.
 export function changed() {
   if (isAwaited) return;
   isAwaited = true;
@@ -110,12 +109,10 @@ function discard(key, record) {
   if (record.value?.picture) URL.revokeObjectURL(record.value.picture);
 }
 
-// Return a number that grows whenever something changes that was asked under some names.
 export function revisionOf(...names) {
   return names.reduce((sum, name) => sum + (revisions.get(name) ?? 0), 0);
 }
 
-// End what is under way and forget it.
 export function drop(record) {
   for (const [key, each] of kept) if (each === record) discard(key, each);
 }

@@ -10,7 +10,7 @@ const MOST_DROPPED = 50;
 export function timeline({ stages, execution, deadline_ms: deadline }) {
   const end = ({ started_ms: started, milliseconds }) => (started ?? 0) + milliseconds;
   const whole = Math.max(...stages.map(end), execution.latency_ms, 1e-6);
-  const isNear = deadline !== undefined && deadline !== null && deadline <= whole * FAR;
+  const isNear = deadline != null && deadline <= whole * FAR;
   const scale = isNear ? Math.max(whole, deadline) : whole;
   const percent = (milliseconds) => `${(Math.max(0, Math.min(scale, milliseconds)) / scale) * 100}%`;
   const began = ({ started_ms: started }) => started ?? 0;
@@ -23,7 +23,7 @@ export function timeline({ stages, execution, deadline_ms: deadline }) {
     happened(stage),
   ];
   const titles = TEXT.stageColumns(shortNumber(scale));
-  const isKnown = deadline !== undefined && deadline !== null;
+  const isKnown = deadline != null;
   return [
     isKnown && h("p", { class: "small soft" }, TEXT.deadline(shortNumber(deadline), isNear, (whole / deadline) * 100)),
     table(TEXT.stages, titles, inOrder.map(row), "plain stages"),
@@ -31,12 +31,12 @@ export function timeline({ stages, execution, deadline_ms: deadline }) {
 }
 
 function counts({ count_in: from, count_out: to }) {
-  if (to === undefined || to === null) return "";
-  return from === undefined || from === null ? `${to}` : `${from} → ${to}`;
+  if (to == null) return "";
+  return from == null ? `${to}` : `${from} → ${to}`;
 }
 
 function track({ stage, started_ms: started, milliseconds, error, failed = [] }, deadline, percent) {
-  const isKnown = started !== undefined && started !== null;
+  const isKnown = started != null;
   const place = (from, length) => ({ insetInlineStart: percent(from), inlineSize: percent(length) });
   const kind = `${stage.split(": ").at(-1)}${error ? " is-failed" : ""}`;
   return [

@@ -1,7 +1,7 @@
 // Files that are dropped on the page: each is sent and indexed, and goes on if another view is shown.
 
 import { Problem, address, stream } from "./api.js";
-import { h, link, say } from "./dom.js";
+import { bdi, h, link, say } from "./dom.js";
 import { forgetContents } from "./corpus.js";
 import { changed } from "./store.js";
 import { TEXT, size } from "./words.js";
@@ -18,7 +18,6 @@ function tell(line, values) {
   changed();
 }
 
-// Where files are dropped, and what became of each.
 export function uploads(index, accepted) {
   const take = (files) => send(index, accepted, [...files]);
   const choose = h("input", {
@@ -66,7 +65,7 @@ export function uploaded(index) {
       h(
         "li",
         { class: isFailed ? "is-failed" : "" },
-        h("bdi", {}, name),
+        bdi(name),
         h("span", { class: "soft" }, ` ${size(bytes)} · `),
         h(isFailed ? "strong" : "span", {}, told),
         " ",

@@ -47,19 +47,18 @@ export function doubtOf(sentence) {
   return { problem, reason: check?.reason || DOUBTS[problem] || problem, quote: check?.quote?.text ?? "" };
 }
 
-// Return the line of trust, as far as it is known: relevance, the confidence in a written text, citations verified, time.
+// Return the line of trust, as far as it is known. Only written texts have a confidence of their own.
 export function trustOf(answer, { relevance, milliseconds } = {}) {
   const checks = answer?.checks ?? [];
   const found = relevance ?? answer?.confidence?.retrieval;
   return [
-    found !== undefined && found !== null && `Relevance ${level(found)}`,
+    found != null && `Relevance ${level(found)}`,
     answer?.confidence && answer.kind === "written" && `confidence ${level(answer.confidence.value)}`,
     checks.length > 0 && `${checks.filter(({ matches }) => matches).length}/${checks.length} citations verified`,
     milliseconds !== undefined && duration(milliseconds),
   ].filter(Boolean);
 }
 
-// Return an answer as text with its sources below it. `indexOf` names which of several indexes a source is in.
 export function copyOf(answer, indexOf = () => "") {
   const sources = (answer.sources ?? []).map((source) => {
     const quotes = (source.quotes ?? []).map(({ text }) => `\n    “${text.trim()}”`).join("");

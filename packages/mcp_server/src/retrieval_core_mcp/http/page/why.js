@@ -1,7 +1,7 @@
 // Why each result has its rank, why a chunk is missing, and one fold deeper the stages of the search.
 
 import { get } from "./api.js";
-import { bar, h, link } from "./dom.js";
+import { bar, bdi, h, link, searching } from "./dom.js";
 import { several, sourceIndex } from "./query.js";
 import { crumbOf, nameOf, nothing, openChunk, problems, searched } from "./results.js";
 import { changed, once } from "./store.js";
@@ -39,7 +39,7 @@ function reasons(state, hit, found) {
     h(
       "p",
       {},
-      link(h("bdi", {}, nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
+      link(bdi(nameOf(hit)), () => openChunk(state, hit.id, hit.index)),
       crumbOf(hit) && h("span", { class: "soft" }, ` · ${crumbOf(hit)}`),
     ),
     scores(hit, found),
@@ -68,7 +68,7 @@ function matched(hit) {
 // What reranking did: the rank that the combined scores give among the results, against their order.
 export function moved(hit, found) {
   const { fused, rerank } = hit.scores;
-  const isKnown = (value) => value !== undefined && value !== null;
+  const isKnown = (value) => value != null;
   const before = 1 + found.results.filter(({ scores: each }) => each.fused > fused).length;
   return [
     isKnown(fused) && TEXT.fused(shortNumber(fused)),
@@ -84,7 +84,7 @@ export function scores(hit, found) {
   const best = (name) =>
     Math.max(...found.results.map(({ scores: each }) => each[name] ?? 0), hit.scores[name] ?? 0, 1);
   const line = (name, rank, value, share, kind) => {
-    const isMissing = value === undefined || value === null;
+    const isMissing = value == null;
     const told = isMissing ? TEXT.notFound : `${shortNumber(value)}${rank ? ` · ${TEXT.rank(rank)}` : ""}`;
     return [h("span", {}, name), bar(share, kind), h("span", { class: "number" }, told)];
   };
@@ -93,7 +93,7 @@ export function scores(hit, found) {
     { class: "sides" },
     line(TEXT.vector, denseRank, dense, dense ?? 0, "dense"),
     line(TEXT.keyword, lexicalRank, lexical, (lexical ?? 0) / best("lexical"), "lexical"),
-    rerank !== undefined && rerank !== null && line(TEXT.reranker, null, rerank, rerank / best("rerank"), ""),
+    rerank != null && line(TEXT.reranker, null, rerank, rerank / best("rerank"), ""),
   );
 }
 
@@ -121,7 +121,7 @@ function whyNotForm(state) {
 function whyNot(state, chunk) {
   const index = sourceIndex(state) || several(state)[0];
   const record = searched(state, { chunk_id: chunk, indexes: undefined, index });
-  if (!record.isOver) return h("p", { class: "quiet" }, TEXT.searching);
+  if (!record.isOver) return searching();
   if (record.value)
     return [h("p", {}, record.value.why), record.value.expected && scores(record.value.expected, record.value)];
   return record.problem.kind === "missing" ? named(state, chunk, index, record.problem) : problems(record.problem);
@@ -129,7 +129,7 @@ function whyNot(state, chunk) {
 
 function named(state, name, index, problem) {
   const record = once("named", [index, name], (signal) => get("/v1/documents", { index, name, limit: 6 }, signal));
-  if (!record.isOver) return h("p", { class: "quiet" }, TEXT.searching);
+  if (!record.isOver) return searching();
   const documents = record.value?.documents ?? [];
   if (!documents.length) return problems(problem);
   const chosen = documents.length === 1 ? documents[0] : documents.find(({ id }) => id === name);
@@ -138,16 +138,15 @@ function named(state, name, index, problem) {
     expected = id;
     changed();
   };
-  const one = ({ id }) => h("li", {}, ...[link(h("bdi", {}, id), () => choose(id))]);
+  const one = ({ id }) => h("li", {}, ...[link(bdi(id), () => choose(id))]);
   return [h("p", {}, TEXT.noChunk), h("ul", {}, documents.map(one))];
 }
 
-// Why the chunk of a document that is nearest to the query is or isn't among the results.
 function nearest(state, id, index) {
   const inside = { ...state, filters: JSON.stringify({ document_id: { $eq: id } }) };
   const record = searched(inside, { index, indexes: undefined, top_k: 1 });
   if (record.problem) return problems(record.problem);
-  if (!record.value) return h("p", { class: "quiet" }, TEXT.searching);
+  if (!record.value) return searching();
   const [hit] = record.value.results;
   if (!hit) return h("p", {}, TEXT.nothing);
   return [
@@ -155,7 +154,7 @@ function nearest(state, id, index) {
       "p",
       {},
       TEXT.nearestChunk,
-      link(h("bdi", {}, hit.id), () => openChunk(state, hit.id, index)),
+      link(bdi(hit.id), () => openChunk(state, hit.id, index)),
     ),
     whyNot(state, hit.id),
   ];

@@ -8,7 +8,7 @@ export const chunks = (number) => count(number, "chunk");
 export const documents = (number) => count(number, "document");
 
 export function shortNumber(value) {
-  if (value === null || value === undefined) return "";
+  if (value == null) return "";
   if (Number.isInteger(value)) return value.toLocaleString();
   if (Math.abs(value) < 0.001) return `< ${(0.001).toLocaleString()}`;
   return value.toLocaleString(undefined, { maximumSignificantDigits: 3 });
@@ -29,7 +29,6 @@ export function size(bytes) {
   return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 ? 1 : 0 })} ${unit}`;
 }
 
-// A chance in a word.
 export function level(chance) {
   if (chance >= 2 / 3) return "high";
   return chance >= 1 / 3 ? "medium" : "low";
@@ -37,7 +36,6 @@ export function level(chance) {
 
 export const isPdf = ({ source }) => /\.pdf$/i.test(source ?? "");
 
-// What the pages of a document are called, by the suffix of its file.
 export function pageName(source) {
   return /\.pptx$/i.test(source ?? "") ? "slide" : "page";
 }
