@@ -276,6 +276,7 @@ def test_each_page_of_a_passage_is_outlined(chromium: Any, parts: str) -> None:
         at.ask("does the comet grow a tail of dust")
         at.page.click(".hit:has-text('comets.pdf') h2 button >> nth=0")
         at.page.wait_for_selector("[data-page='3'] .pdf img")
+        at.page.wait_for_selector("text=Show as text")
         assert at.page.locator("#source .pdf").count() == 3
         for number in (1, 2, 3):
             outline, picture = (

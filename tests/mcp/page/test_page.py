@@ -102,7 +102,7 @@ def test_why_a_passage_came_and_another_did_not(at_page: Opened) -> None:
 def test_the_outline_on_the_page_of_a_pdf_has_the_words_of_the_passage(at_page: Opened) -> None:
     at_page.ask("the tide follows the moon twice a day")
     at_page.page.click(".hit:has-text('report.pdf'):has-text('tide') h2 button")
-    at_page.page.wait_for_selector("#source .pdf img")
+    at_page.page.wait_for_selector("text=Show as text")  # once all pages are there, and none moves any more
     at_page.page.wait_for_function("document.querySelector('.pdf img').naturalWidth > 300")
     outline, picture = (at_page.page.locator(part).first.bounding_box() for part in (".pdf i", ".pdf img"))
     assert outline is not None
