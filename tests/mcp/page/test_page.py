@@ -151,20 +151,61 @@ def test_files_are_added_and_removed_where_that_is_allowed(chromium: Any, folder
         at.page.wait_for_selector("tr:has-text('mars.md')", state="detached")
 
 
+def tab_to(page: Any, selector: str, key: str = "Tab") -> None:
+    """Move the focus to an element, which shows that it has it."""
+    for _ in range(40):
+        page.keyboard.press(key)
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            return
+    pytest.fail(f"{key} never leads to {selector}")
+
+
 def test_the_keyboard_alone(at_page: Opened) -> None:
-    keys = at_page.page.keyboard
-    keys.press("/")
-    keys.type(DISTANCE)
-    keys.press("Enter")
-    at_page.page.wait_for_selector(".hit")
-    for _ in range(20):
-        keys.press("Tab")
-        if at_page.page.evaluate("document.activeElement.closest('.hit') !== null"):
-            break
-    keys.press("Enter")
-    at_page.page.wait_for_selector("#source .passage.is-hit")
-    keys.press("Escape")
-    assert at_page.page.evaluate("document.activeElement.closest('.hit') !== null")
+    """A question, a quote and its source, a card, why, a filter, the settings and the files."""
+    page, press = at_page.page, at_page.page.keyboard.press
+    focused = "(selector) => document.activeElement.matches(selector)"
+    page.wait_for_function(focused, arg="#question")
+    page.keyboard.type(DISTANCE)
+    press("Enter")
+    page.wait_for_selector(".answer .chip")
+    tab_to(page, ".answer .chip")
+    page.wait_for_selector(".cite:focus-within .tip >> visible=true")
+    press("Enter")
+    page.wait_for_selector("#source .passage.is-hit")
+    press("Escape")
+    page.wait_for_selector("#source", state="hidden")
+    page.wait_for_function(focused, arg=".answer .chip")
+    tab_to(page, ".hit h2 button")
+    press("Enter")
+    page.wait_for_selector("#source .passage.is-hit")
+    press("Escape")
+    page.wait_for_function(focused, arg=".hit h2 button")
+    tab_to(page, "#tab-answer", "Shift+Tab")
+    press("ArrowRight")
+    page.wait_for_selector(".reasons")
+    page.wait_for_function(focused, arg="#tab-why")
+    tab_to(page, "#filters", "Shift+Tab")
+    press("Enter")
+    page.wait_for_selector("[aria-label=Field]")
+    tab_to(page, "[aria-label=Field]")
+    page.keyboard.type("title")
+    tab_to(page, "[aria-label=Value]")
+    page.keyboard.type("The moon")
+    press("Enter")
+    page.wait_for_selector(".filters :text('title contains The moon')")
+    page.wait_for_selector(".reasons")
+    tab_to(page, ".filter-row [aria-label^=Remove]", "Shift+Tab")
+    press("Enter")
+    page.wait_for_selector(".filter-row [aria-label^=Remove]", state="detached")
+    tab_to(page, ".menu summary", "Shift+Tab")
+    press("Enter")
+    page.wait_for_selector("#mode >> visible=true")
+    press("Escape")
+    page.wait_for_function(focused, arg=".menu summary")
+    tab_to(page, "[data-view=index]", "Shift+Tab")
+    press("Enter")
+    page.wait_for_selector(".region-documents tbody tr td")
 
 
 def test_what_is_shown_stays_while_more_arrives(at_page: Opened) -> None:
