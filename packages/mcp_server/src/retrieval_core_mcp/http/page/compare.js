@@ -49,13 +49,7 @@ function column(state, name, found, beside) {
 
 function moved(here, there) {
   if (there === undefined) return h("div", { class: "moved" }, TEXT.onlyHere);
-  const arrow = here === there ? `${here} = ${there}` : `${here} → ${there} ${there > here ? "↓" : "↑"}`;
-  return h(
-    "div",
-    { class: "moved" },
-    h("span", { "aria-hidden": "true" }, arrow),
-    h("span", { class: "visually-hidden" }, here === there ? TEXT.sameRank : TEXT.bothRanks(here, there)),
-  );
+  return h("div", { class: "moved" }, here === there ? TEXT.sameRank : TEXT.otherRank(there));
 }
 
 // A case for a test suite, as a file: the documents that are right are chosen here.

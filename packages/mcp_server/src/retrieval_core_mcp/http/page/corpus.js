@@ -1,7 +1,7 @@
 // What is searched: the indexes, their size, state and fields, each asked once; and the header that names it.
 
 import { get, part } from "./api.js";
-import { bdi, h, select } from "./dom.js";
+import { bdi, h, link, select } from "./dom.js";
 import { CLOSED, mergeFields, several } from "./query.js";
 import { change, forget, once } from "./store.js";
 import { MODES, TEXT, chunks, documents } from "./words.js";
@@ -86,7 +86,16 @@ export function corpus(state) {
     [waiting.length > 0 && TEXT.embedding(`${Math.floor((embedded / wanted) * 100)}%`, indexes().value.isStuck)],
   ].filter(([text]) => text);
   const told = facts.map(([text, kind], place) => h("span", { class: kind }, `${place ? " ·" : ""} ${text}`));
-  return [h("strong", {}, bdi(corpusName(names, all))), h("span", { class: "soft" }, told)];
+  const which = () =>
+    h("span", {}, " ", link(TEXT.ofIndexes(names.length, all.length), openSettings, { class: "link small" }));
+  const name = h("strong", {}, bdi(corpusName(names, all)));
+  return [name, ...(all.length > 1 ? [which()] : []), h("span", { class: "soft" }, told)];
+}
+
+function openSettings() {
+  const menu = document.querySelector("details.menu");
+  menu.open = true;
+  menu.querySelector("fieldset input")?.focus();
 }
 
 export function corpusName(names, all) {

@@ -9,6 +9,10 @@ import { TEXT, size } from "./words.js";
 const AT_ONCE = 2;
 const sent = [];
 let revision = 0;
+let underWay = 0;
+
+// What is sent ends with the page, so the browser asks before it leaves.
+const stay = (event) => event.preventDefault();
 
 export const uploadsKey = () => revision;
 
@@ -82,6 +86,8 @@ async function send(index, accepted, files) {
     return { file, line };
   });
   tell({}, {});
+  addEventListener("beforeunload", stay);
+  underWay += 1;
   let [indexed, failed] = [0, 0];
   const work = async () => {
     for (let next = waiting.shift(); next; next = waiting.shift()) {
@@ -90,6 +96,8 @@ async function send(index, accepted, files) {
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
+  underWay -= 1;
+  if (!underWay) removeEventListener("beforeunload", stay);
   say(TEXT.uploadsOver(indexed, failed));
   if (indexed) forgetContents();
 }

@@ -62,7 +62,7 @@ function matched(hit) {
   const words = wordsOf(hit)
     .slice(0, MOST_WORDS)
     .map(([word, times]) => (times > 1 ? `${word} ×${times}` : word));
-  return words.length ? TEXT.matched(words.join(", ")) : TEXT.noWords;
+  return words.length > 0 && TEXT.matched(words.join(", "));
 }
 
 // What reranking did: the rank that the combined scores give among the results, against their order.

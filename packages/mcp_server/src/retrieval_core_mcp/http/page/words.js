@@ -120,7 +120,7 @@ export const ROLES = {
 export const KINDS = {
   __proto__: null,
   written: "",
-  extracted: "Sentences from your documents. To get written answers, configure a language model: [llm].",
+  extracted: "Sentences from your documents. To get written answers, configure a language model: llm.kind.",
   failed: "Sentences from your documents, because the language model failed.",
   without_documents: "Written without your documents, because they could not be searched. Check it elsewhere.",
 };
@@ -203,6 +203,7 @@ export const TEXT = {
   embedding: (share, isStuck) => `indexing: ${share} embedded${isStuck ? ". Reload the page to see more" : ""}`,
   allIndexes: "All indexes",
   someIndexes: (number) => `${number} indexes`,
+  ofIndexes: (chosen, all) => `${chosen} of ${all} indexes`,
   chosenIndexes: "Indexes to search",
   answer: "Answer",
   table: "Table",
@@ -225,7 +226,6 @@ export const TEXT = {
   nearestChunk: "Its chunk that is nearest to the query: ",
   timeline: (time) => `Timeline: ${time} in total`,
   matched: (words) => `Matched words: ${words}`,
-  noWords: "No words of the query are marked in it.",
   fused: (value) => `Combined score ${value}`,
   reranked: (before, after) =>
     before === after
@@ -249,8 +249,8 @@ export const TEXT = {
   otherMode: "The other search mode",
   compareWith: "Compare with",
   onlyHere: "only here",
-  sameRank: "the same rank on both sides",
-  bothRanks: (here, there) => `rank ${here} here, rank ${there} on the other side`,
+  sameRank: "same rank on both sides",
+  otherRank: (rank) => `rank ${rank} on the other side`,
   saveCase: "Save as a test case",
   caseHint: "Choose the documents that this query should find, or none. Run the file with: retrieval suite run FILE",
   save: "Save",
