@@ -113,7 +113,7 @@ def full(session: nox.Session) -> None:
 def core_alone(session: nox.Session) -> None:
     """Run the fast tests of the core from its wheel, without any extra, with the newest interpreter that is found.
 
-    What needs an extra is skipped, and everything else must work. `build` runs the slow ones with each interpreter.
+    What needs an extra is skipped, and everything else must work. `nightly` runs the slow ones, too.
     """
     core = next(wheels(session, CORE).glob("*.whl")).as_uri()
     session.install("--force-reinstall", f"retrieval-core @ {core}", *group("test"))
@@ -339,6 +339,7 @@ def nightly(session: nox.Session) -> None:
     session.notify("schemathesis", ["2000"])
     session.notify("service", [])
     session.notify("bundle", [])
+    session.notify("-".join(("core_alone", *other_pythons()[-1:])), ["tests"])
     for version in other_pythons():
         session.notify(f"build-{version}", [])
     if session.posargs:

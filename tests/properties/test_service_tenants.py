@@ -53,7 +53,7 @@ class Calls:
             lambda: (reading.read_chunk, reading.ChunkRequest(id=self.id())),
             lambda: (reading.read_neighbors, reading.NeighborsRequest(id=self.id(), before=20, after=20)),
             lambda: (reading.read_document, reading.DocumentRequest(id=self.name(), limit=self.one((100, 50_000)))),
-            lambda: (reading.read_page, reading.PlaceRequest(id=self.id(), page=self.one((None, 1, 1_000_000)))),
+            lambda: (reading.read_page, self.place()),
             lambda: (contents.list_indexes, contents.IndexesRequest()),
             lambda: (contents.describe_index, contents.IndexRequest()),
             lambda: (contents.list_fields, contents.IndexRequest()),
@@ -110,6 +110,14 @@ class Calls:
             "cursor": self.one((None, None, cursor_after(self.name(), self.one((None, 2))))),
         }
         return grep.grep, grep.GrepRequest(**asked)
+
+    def place(self) -> reading.PlaceRequest:
+        page, start, end = (
+            self.one((None, 1, 1_000_000)),
+            self.one((None, 0, 1_000_000)),
+            self.one((None, 1, 1_000_000)),
+        )
+        return reading.PlaceRequest(id=self.id(), page=page, start=start, end=end)
 
     def documents(self) -> tuple[Any, Any]:
         part = self.one((None, "", ".md", *TENANTS, *(f"{each.upper()}/1" for each in TENANTS)))

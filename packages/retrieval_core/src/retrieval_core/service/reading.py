@@ -111,7 +111,8 @@ class PlaceRequest(PageRequest):
         Field(
             ge=0,
             le=LARGEST_OFFSET,
-            description="Start of a quote in the document, in code points. Default: the chunk's",
+            description="Start of a quote in the document, in code points. Default: the chunk's. If the quote isn't in "
+            "the chunk, the position is that of the chunk",
         ),
         WHOLE,
     ] = None
@@ -531,7 +532,7 @@ async def read_page(context: ServiceContext, request: PlaceRequest) -> PageRespo
 
 
 def _quoted(chunk: Chunk, start: int | None, end: int | None) -> Chunk:
-    """Return a chunk with only the text of a quote, or as it is if there is no such text in it."""
+    """Return a chunk with only the text of a quote, or as it is if it doesn't contain the quote."""
     if chunk.span is None:
         return chunk
     first, last = (None if place is None else max(0, place - chunk.span.start) for place in (start, end))
