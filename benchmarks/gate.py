@@ -3,7 +3,7 @@
 Every figure comes from the command line that users have. The folder holds the BEIR collections ``scifact``,
 ``cranfield`` and ``limit_small``, a folder ``docs/argocd`` with that project's documentation, and ``files`` with
 documents of many formats. Prints a table; ends with 1 if a figure is below its threshold. What costs minutes of
-embedding (SciFact and Cranfield by meaning) is measured with ``--all`` behind the folder.
+embedding (the documentation, SciFact and Cranfield by meaning) is measured with ``--all`` behind the folder.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Check:
         return self.figure >= self.threshold
 
 
-def retrieval(*arguments: str | Path, code: int = 0) -> dict[str, Any]:
-    """Run the command, which has to end with a code, and return its JSON."""
+def retrieval(*arguments: str | Path, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    """Run the command, which has to end with one of some codes, and return its JSON."""
     command = [sys.executable, "-m", "retrieval_core.cli", *map(str, arguments), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != code:
+    if done.returncode not in codes:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout}\n{done.stderr}")
     return json.loads(done.stdout)
 
@@ -71,20 +71,26 @@ def collections(data: Path) -> Iterator[Check]:
 
 
 def documentation(data: Path, index: Path) -> Iterator[Check]:
-    """Yield what a user of the documentation sees: the right passages, and a second run that costs next to nothing."""
+    """Yield what a user of the documentation sees: the right passages, and a second run that costs next to nothing.
+
+    Keyword search alone passes 35 of the 40 cases, the same ones in each run.
+    """
+    preset = () if IS_COMPLETE else ("--config", "lexical")
     pages = index.with_name("docs")
     pages.symlink_to((data / "docs" / "argocd").resolve())
-    first = retrieval("index", pages, "--index", index)
-    second = retrieval("index", pages, "--index", index)
+    first = retrieval("index", pages, "--index", index, *preset)
+    second = retrieval("index", pages, "--index", index, *preset)
     print("argocd", first, second, sep="\n", flush=True)
     yield Check("argocd: nothing failed", float(not first["failed"]), 1)
     yield Check("argocd: all unchanged in the second run", float(second["unchanged"] == first["documents"]), 1)
-    yield Check("argocd: first run / second run", first["seconds"] / second["seconds"], 10)
-    hits = retrieval("search", ROLLBACK, "--top-k", "3", "--index", index)["hits"]
+    if IS_COMPLETE:
+        yield Check("argocd: first run / second run", first["seconds"] / second["seconds"], 10)
+    hits = retrieval("search", ROLLBACK, "--top-k", "3", "--index", index, *preset)["hits"]
     found = [hit for hit in hits if ROLLBACK_COMMAND in hit["text"] and hit["source"] and hit["section_path"]]
     yield Check("argocd: how to roll back is told among the first three", len(found), 1)
     suite = Path(__file__).with_name("argocd.retrieval.yaml")
-    yield Check("argocd: cases that pass, of 40", retrieval("suite", "run", suite, "--index", index)["passed"], 40)
+    report = retrieval("suite", "run", suite, "--index", index, *preset, codes=(0, 1))
+    yield Check("argocd: cases that pass, of 40", report["passed"], 40 if IS_COMPLETE else 35)
 
 
 def regression(data: Path, index: Path) -> Iterator[Check]:
@@ -105,8 +111,8 @@ def regression(data: Path, index: Path) -> Iterator[Check]:
         stdout=subprocess.DEVNULL, check=False,
     ).returncode  # fmt: skip
     after = index.with_name("after.json")
-    retrieval("suite", "run", suite, "--index", index, "--mode", "dense", "--report", after, code=1)
-    compared = retrieval("suite", "compare", before, after, code=REGRESSION)
+    retrieval("suite", "run", suite, "--index", index, "--mode", "dense", "--report", after, codes=(1,))
+    compared = retrieval("suite", "compare", before, after, codes=(REGRESSION,))
     print(
         "limit_small, dense",
         {name: compared[name] for name in ("before", "after", "low", "high", "change")},
