@@ -109,7 +109,7 @@ def attempt(bundle: Path) -> None:
         greeting, tools, found = conversation(line, environment, asked)
     assert "The documents are about: The moon." in greeting["instructions"]
     assert [tool["name"] for tool in tools["tools"]] == [tool["name"] for tool in MANIFEST["tools"]]
-    assert "\nid: moon.md#0\n" in found["content"][0]["text"], found
+    assert "\n[1] moon.md:1\n" in found["content"][0]["text"], found
 
 
 if __name__ == "__main__":
