@@ -240,7 +240,8 @@ def test_the_page_of_a_passage(tmp_path: Path) -> None:
         (tmp_path / "tides.pdf").unlink()
         gone = await service.ask("GET", "/v1/chunks/tides.pdf%230/page", "all")
         assert gone.status_code == 404
-        assert gone.json()["errors"] == ["there is no page to show: the file is gone, or cannot be read"]
+        reason = "the file is gone, or cannot be read; put it back, or index it again"
+        assert gone.json()["errors"] == [f"there is no page to show: {reason}"]
 
     async def run() -> None:
         index = opened(tmp_path / "index.db")

@@ -42,7 +42,7 @@ class Odd:
         found = SimpleNamespace(
             id="a", text="moon \ud800", title="\ud800", source="\ud800", timestamp=None, metadata=fields
         )
-        return SimpleNamespace(chunks={}, documents={"a": found})
+        return SimpleNamespace(chunks={}, sections={}, documents={"a": found})
 
     async def aedited_since(self, _chunks: object) -> frozenset[str]:
         return frozenset()

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 async def read_chunk(context: ServiceContext, request: reading.ChunkRequest) -> dict[str, Any]:
-    """Return a chunk as it is stored, with its source."""
-    chunk = await reading.read_chunk(context, request)
+    """Return a chunk as it is stored, or a section that a citation names, with its source."""
+    chunk = await reading.read_cited(context, request)
     told = chunk_to_json(chunk)
     return {"text": told.pop("text"), "metadata": source_of(chunk, context.index(request.index)), "fields": told}
 

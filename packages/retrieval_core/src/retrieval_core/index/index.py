@@ -453,7 +453,8 @@ class Index(RetrievalPipeline):
         is read again. To find files that were edited after indexing, use ``check_integrity()``.
 
         Args:
-            chunk_id: ID of the chunk, as ``hit.id`` returns it.
+            chunk_id: ID of the chunk, as ``hit.id`` returns it; or of a section, as a citation names it, whose chunks
+                are all compared.
 
         Returns:
             The verdict with the differences; ``None`` if there is no such chunk.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from retrieval_core.ingest.ingester import Ingester
     from retrieval_core.ports import SourceState
     from retrieval_core.run.runner import Run
-    from retrieval_core.types import Chunk
+    from retrieval_core.types import Chunk, Section
 
 DOCUMENTS_PER_FETCH = 32
 CHUNKS_PER_FETCH = 500
@@ -119,9 +119,11 @@ class IntegrityCheck:
 
     async def validate(self, chunk_id: str) -> ChunkValidation | None:
         """Compare one chunk; see :meth:`retrieval_core.Index.avalidate`."""
-        chunk = (await self._fetch(FetchRequest(chunk_ids=(chunk_id,)))).chunks.get(chunk_id)
+        named = await self._fetch(FetchRequest(chunk_ids=(chunk_id,), section_ids=(chunk_id,)))
+        chunk = named.chunks.get(chunk_id)
         if chunk is None:
-            return None
+            section = named.sections.get(chunk_id)
+            return None if section is None else await self._validate_section(chunk_id, section)
         name, source, text = chunk.document_id, chunk.source, None
         fetched = await self._fetch(_whole((name,)))
         if (document := fetched.documents.get(name)) is not None:
@@ -136,6 +138,22 @@ class IntegrityCheck:
         # A part of the text that no chunk holds may bear the name of the chunk behind it.
         found = next((result for result in reversed(results) if result.chunk_id == chunk_id), None)
         return found and tally.completed(found)
+
+    async def _validate_section(self, section_id: str, section: Section) -> ChunkValidation | None:
+        """Return the first problem of the chunks in a section, which has no text of its own, or that all is well."""
+        name = section.document_id
+        fetched = await self._fetch(_whole((name,)))
+        document = fetched.documents.get(name)
+        if document is None:
+            return None
+        chunks, (start, end) = list(fetched.chunks.values()), (section.span.start, section.span.end)
+        inside = {each.id for each in chunks if each.span and each.span.start < end and start < each.span.end}
+        results = await asyncio.to_thread(compare_chunks, name, document.source, document.text, chunks)
+        tally = _Tally(damage=await self._damage((name,)))
+        compared = (tally.completed(result) for result in results if result.chunk_id in inside)
+        text = document.text[start:end]
+        whole = ChunkValidation(section_id, name, document.source, text, text)
+        return next((result for result in compared if not result.validation_passed), whole)
 
     async def run(self, *, sample: int | None, seed: int, document_ids: Iterable[str]) -> IntegrityReport:
         """Compare all documents, or some; see :meth:`retrieval_core.Index.acheck_integrity`."""

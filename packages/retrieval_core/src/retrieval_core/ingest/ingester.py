@@ -345,7 +345,8 @@ class Ingester:
             UnreadableFileError: It is gone, or was changed since.
         """
         if (now := await self.hash_of(state)) is None:
-            raise UnreadableFileError(state.source, "the file is gone, or cannot be read")
+            told = "the file is gone, or cannot be read; put it back, or index it again"
+            raise UnreadableFileError(state.source, told)
         if now == state.content_hash:
             file = await self.file_of(state)
             with suppress(OSError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from retrieval_core.errors import NotFoundError, NotPermittedError
-from retrieval_core.service.reading import ChunkRequest, Id, ReadRequest, read, read_chunk
+from retrieval_core.service.reading import ChunkRequest, Id, ReadRequest, read, read_cited
 from retrieval_core.service.service_context import WHOLE, IndexName, Range, ServiceModel
 from retrieval_core.text.quotes import find_quote
 from retrieval_core.types.documents import lines_of
@@ -178,11 +178,13 @@ async def verify_quote(context: ServiceContext, request: QuoteRequest) -> QuoteR
 async def validate_chunk(context: ServiceContext, request: ChunkRequest) -> ValidatedChunk:
     """Compare a stored chunk with its document, byte by byte, and its file with the state that was indexed.
 
+    Of a section, all chunks are compared.
+
     Raises:
         NotFoundError: There is no such chunk that the caller may see.
         RetrievalError: As :meth:`retrieval_core.Index.avalidate`.
     """
-    chunk = await read_chunk(context, request)
+    chunk = await read_cited(context, request)
     validation = await (await context.index(request.index).index()).avalidate(chunk.id)
     if validation is None:
         raise NotFoundError("Chunk", request.id)

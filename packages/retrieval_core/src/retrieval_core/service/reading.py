@@ -11,9 +11,10 @@ from unicodedata import normalize
 from pydantic import Field
 
 from retrieval_core.errors import InvalidParameterError, NotFoundError, UnreadableFileError
+from retrieval_core.pipeline.stages.expand import surroundings_of
 from retrieval_core.ports import ChunkRange, FetchRequest
 from retrieval_core.service.service_context import WHOLE, IndexName, Range, ServiceModel, in_utc
-from retrieval_core.types.documents import first_line_of, format_range
+from retrieval_core.types.documents import first_line_of, format_range, lines_of
 from retrieval_core.types.escapes import escape_name, unescape_name
 from retrieval_core.types.filters import chunk_fields, matches
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from retrieval_core.ports import Store
     from retrieval_core.service.service_context import ServiceContext
-    from retrieval_core.types import JSON, Chunk, Document
+    from retrieval_core.types import JSON, Chunk, Document, Section
     from retrieval_core.types.filters import Filter
 
 MOST_NEIGHBORS = 20
@@ -246,6 +247,36 @@ async def read_chunk(context: ServiceContext, request: ChunkRequest) -> Chunk:
     raise NotFoundError("Chunk", request.id, f"no chunk has these lines; there are {shown}" if there else None)
 
 
+async def read_cited(context: ServiceContext, request: ChunkRequest) -> Chunk:
+    """Return what a citation names: a chunk, as :func:`read_chunk`, or a section in the form of one.
+
+    Raises:
+        NotFoundError: There is neither that the caller may see.
+        StoreError: The index can't be read.
+    """
+    store = await context.index(request.index).store()
+    found = await store.fetch(FetchRequest(section_ids=(request.id,), filter=context.tenant))
+    section = found.sections.get(request.id)
+    if section and (chunk := await _section_as_chunk(context, store, request.id, section)) is not None:
+        return chunk
+    return await read_chunk(context, request)
+
+
+async def _section_as_chunk(context: ServiceContext, store: Store, name: str, section: Section) -> Chunk | None:
+    """Return a section in the form of a chunk; ``None`` if the caller may see only some of its document."""
+    document_id, tenant = section.document_id, context.tenant
+    around = FetchRequest(
+        section_ids=(name,), document_ids=(document_id,), ranges=(ChunkRange(document_id, 0, 0),), filter=tenant
+    )
+    found = await store.fetch(around)
+    chunk = surroundings_of(found, tenant).parents.get(name)
+    if chunk is None or chunk.span is None:
+        return None
+    text = found.documents[document_id].text
+    lines = _lines_of_document(text, found.chunks.values())
+    return replace(chunk, lines=lines_of(text, chunk.span.start, chunk.span.end, lines))
+
+
 async def find_shared_lines(context: ServiceContext, index: str | None, chunks: Iterable[Chunk]) -> frozenset[str]:
     """Return the IDs of chunks that have the same lines as the chunk before or after them.
 
@@ -295,7 +326,10 @@ async def _read_named(context: ServiceContext, store: Store, request: ReadReques
     """Return a chunk or a whole document by its ID; ``None`` if there is none that the caller may see."""
     tenant = context.tenant
     first = ChunkRange(wanted, 0, 0)
-    found = await store.fetch(FetchRequest(chunk_ids=(wanted,), document_ids=(wanted,), ranges=(first,), filter=tenant))
+    names = FetchRequest(
+        chunk_ids=(wanted,), section_ids=(wanted,), document_ids=(wanted,), ranges=(first,), filter=tenant
+    )
+    found = await store.fetch(names)
     if (chunk := found.chunks.get(wanted)) is not None:
         text, lines = chunk.text, chunk.lines
         if request.around:
@@ -307,6 +341,18 @@ async def _read_named(context: ServiceContext, store: Store, request: ReadReques
         fields = chunk_fields(chunk)
         return ReadResponse(
             chunk.id, chunk.title, chunk.source, text, fields, chunk, chunk.document_id, lines, chunk, is_part=True
+        )
+    if (section := found.sections.get(wanted)) and (chunk := await _section_as_chunk(context, store, wanted, section)):
+        return ReadResponse(
+            chunk.id,
+            chunk.title,
+            chunk.source,
+            chunk.text,
+            {"source": chunk.source},
+            document_id=chunk.document_id,
+            lines=chunk.lines,
+            of_document=chunk,
+            is_part=True,
         )
     document = found.documents.get(wanted)
     if document is not None and _may_see(document, tenant):
@@ -627,7 +673,7 @@ async def _chunk_of_visible_document(context: ServiceContext, request: PageReque
     Raises:
         NotFoundError: There is none.
     """
-    chunk = await read_chunk(context, ChunkRequest(id=request.id, index=request.index))
+    chunk = await read_cited(context, ChunkRequest(id=request.id, index=request.index))
     if context.tenant is not None:
         store = await context.index(request.index).store()
         others = (await store.fetch(FetchRequest(ranges=(ChunkRange.whole(chunk.document_id),)))).chunks.values()
