@@ -65,7 +65,7 @@ class DocumentsRequest(IndexRequest):
         str | None,
         Field(
             description=(
-                "Text that the ID or title contains, or a glob with * for the ID, in any case. "
+                "Words that the ID or title contains, or a glob with * for the ID, in any case. "
                 "Titles are read if the index has at most 10,000 documents. Default: all documents"
             )
         ),
@@ -238,13 +238,14 @@ async def document_ids(context: ServiceContext, index: str | None = None) -> Seq
 
 
 async def _find_named(context: ServiceContext, index: str | None, ids: Sequence[str], name: str) -> Sequence[str]:
-    """Return the IDs that a glob matches, or those of the documents with a text in the ID or title."""
+    """Return the IDs that a glob matches, or those of the documents with all words of a text in the ID or title."""
     if "*" in name:
         glob = Glob("id", _folded(name))
         return [each for each in ids if glob.test(_folded(each))]
-    wanted = _folded(name)
+    words = _folded(name).split()
     titles = await context.index(index).cached(context.tenant, _titles_of) if len(ids) <= MOST_TITLES else {}
-    return [each for each in ids if wanted in _folded(each) or wanted in titles.get(each, "")]
+    texts = ((each, f"{_folded(each)}\n{titles.get(each, '')}") for each in ids)
+    return [each for each, text in texts if all(word in text for word in words)]
 
 
 async def _summary(context: ServiceContext, served: ServedIndex) -> IndexSummary:
