@@ -69,6 +69,9 @@ class FoundChunk(ScoredChunk):
         tuple[Annotated[tuple[int, ...], Field(min_length=2, max_length=2)], ...],
         Field(description="Start and end of words of the query in its text, in code points"),
     ]
+    heading_words: Annotated[
+        tuple[str, ...], Field(description="Words of the query in its title and headings, in lower case")
+    ]
 
 
 class RelevanceAnswer(_Answer):

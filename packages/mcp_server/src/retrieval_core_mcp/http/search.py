@@ -136,8 +136,11 @@ async def explain(context: ServiceContext, query: ExplainQuery) -> QueryContents
                 **_scored(hit, rank),
                 "chunk": chunk_to_json(hit.chunk),
                 "highlights": [[span.start, span.end] for span in spans],
+                "heading_words": words,
             }
-            for rank, (hit, spans) in enumerate(zip(found.hits, told.highlights, strict=True), 1)
+            for rank, (hit, spans, words) in enumerate(
+                zip(found.hits, told.highlights, told.heading_words, strict=True), 1
+            )
         ],
         "stages": [_stage_to_json(record) for record in found.trace],
     }

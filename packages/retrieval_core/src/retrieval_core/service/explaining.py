@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from retrieval_core.service.service_context import ServiceContext
-    from retrieval_core.types import Hit, RetrievalResult, Span
+    from retrieval_core.text.analysis import Analyzer
+    from retrieval_core.types import Chunk, Hit, RetrievalResult, Span
 
 DEEPEST = 1_000
 """Results among which an expected chunk is looked up."""
@@ -54,12 +55,14 @@ class Explanation:
     Attributes:
         result: The result, with the records of all stages.
         highlights: For each hit, the positions of words of the query in its text.
+        heading_words: For each hit, the words of its title and headings that the query contains, each once.
         expected: The rank of the expected chunk, or why it has none; ``None`` if the request names no chunk.
         deadline_ms: Deadline of the search, in milliseconds from its start; ``None`` if there is none.
     """
 
     result: RetrievalResult
     highlights: tuple[tuple[Span, ...], ...]
+    heading_words: tuple[tuple[str, ...], ...]
     expected: ExpectedChunk | None
     deadline_ms: float | None
 
@@ -87,8 +90,11 @@ async def explain(context: ServiceContext, request: ExplainRequest) -> Explanati
 
     found = await find(request.filters, asked)
     analyzer = await served.analyzer()
-    spans = await asyncio.to_thread(
-        lambda: tuple(tuple(analyzer.highlight_spans(found.query, hit.chunk.text)) for hit in found.hits)
+    spans, words = await asyncio.to_thread(
+        lambda: (
+            tuple(analyzer.highlight_spans(found.query, hit.chunk.text) for hit in found.hits),
+            tuple(_heading_words(analyzer, found.query, hit.chunk) for hit in found.hits),
+        )
     )
     expected = None
     if request.id is not None:
@@ -99,7 +105,13 @@ async def explain(context: ServiceContext, request: ExplainRequest) -> Explanati
                 request, named, found, find, asked=asked, candidates=settings.search.candidates
             )
     deadline = settings.deadline_seconds
-    return Explanation(found, spans, expected, None if deadline is None else deadline * 1000)
+    return Explanation(found, spans, words, expected, None if deadline is None else deadline * 1000)
+
+
+def _heading_words(analyzer: Analyzer, query: str, chunk: Chunk) -> tuple[str, ...]:
+    text = "\n".join(filter(None, (chunk.title, *chunk.section_path)))
+    words = (text[span.start : span.end].lower() for span in analyzer.highlight_spans(query, text))
+    return tuple(dict.fromkeys(words))
 
 
 def _place(found: RetrievalResult, chunk_id: str) -> ExpectedChunk | None:
