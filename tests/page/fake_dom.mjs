@@ -64,6 +64,7 @@ export class FakeElement extends Node {
   setAttribute(name, value) {
     if (name.startsWith("on")) throw new TypeError(name);
     this.attributes[name] = value;
+    if (name === "class") this.className = value;
     if (name.startsWith("data-")) this.dataset[name.slice(5)] = value;
   }
 

@@ -88,6 +88,19 @@ test("styles and links", () => {
   ]);
 });
 
+test("a badge inside a link is its text, and leads where the link does", () => {
+  assert.deepEqual(styled("[![built](https://a.b/c.svg) `ok`](https://d.e/f_(g)) [h][i]"), [
+    ["built", "", "https://d.e/f_(g)"],
+    [" ", "", "https://d.e/f_(g)"],
+    ["ok", "code", "https://d.e/f_(g)"],
+    [" [h][i]", "", null],
+  ]);
+  assert.deepEqual(styled("[a `b](https://c.d) e` f"), [
+    ["a `b", "", "https://c.d/"],
+    [" e` f", "", null],
+  ]);
+});
+
 test("what only looks like syntax stays", () => {
   for (const text of [
     "2 * 3 * 4",
@@ -200,6 +213,9 @@ test("hostile texts take no longer than plain ones of their length", () => {
     "~~",
     "a*",
     "|\n|-|\n",
+    "\\``",
+    "-",
+    "[[a](b)",
   ];
   for (const part of parts) {
     const began = process.cpuUsage().user;

@@ -56,11 +56,11 @@ test("marks of an answer stand at its code points, invented ones apart", () => {
   ];
   const marks = marksOf({ text, sentences, sources: [source] });
   assert.deepEqual(
-    marks.map(({ kind, start, end }) => [kind, text.slice(start, end)]),
+    marks.map(({ kind, start, end, problem }) => [kind, text.slice(start, end), problem || ""]),
     [
-      ["chip", "[1]"],
-      ["doubt", "Air [9]."],
-      ["invented", "[9]"],
+      ["chip", "[1]", ""],
+      ["doubt", "Air [9].", "unsupported"],
+      ["chip", "[9]", "unknown"],
     ],
   );
   assert.equal(doubtOf({ check: { verdict: "contradicted", reason: "other figure" } }).reason, "other figure");
@@ -84,12 +84,12 @@ test("sentences to check are counted among all", () => {
 
 test("trust, copies and citations", () => {
   const checks = [{ matches: true }, { matches: false }, { matches: true }];
-  assert.deepEqual(trustOf({ checks }), ["2/3 citations verified"]);
-  assert.deepEqual(trustOf({ confidence: null }, {}), []);
-  const answer = { confidence: { value: 0.9, retrieval: 0.85 }, checks: [{ matches: true }] };
-  assert.equal(trustOf(answer).join(" · "), "Relevance high · 1/1 citations verified");
+  assert.equal(trustOf({ checks }), "2/3 citations verified");
+  assert.equal(trustOf({ confidence: null }), "");
+  const answer = { confidence: { value: 0.9 }, relevance: { value: 0.85 }, checks: [{ matches: true }] };
+  assert.equal(trustOf(answer), "Relevance high · 1/1 citations verified");
   assert.equal(
-    trustOf({ ...answer, kind: "written" }, { relevance: 0.4, milliseconds: 820 }).join(" · "),
+    trustOf({ ...answer, kind: "written", relevance: { value: 0.4 }, latency_ms: 820 }),
     "Relevance medium · confidence high · 1/1 citations verified · 820 ms",
   );
   assert.match(kindOf({ kind: "extracted" }), /configure a language model/);
@@ -101,13 +101,13 @@ test("trust, copies and citations", () => {
   assert.equal(citationOf({ ...row, row_range: [3, 9] }), "a.csv, rows 3–9");
   assert.equal(citationOf({ document_id: "a.md", lines: [3, 9], row_range: [1, 2] }), "a.md:3-9");
   const copied = copyOf({ text: "Dim [1].", sources: [{ number: 1, quotes: [], ...row }] });
-  assert.equal(copied, "Dim [1].\n\n[1] a.csv, row 21\n");
+  assert.equal(copied, "Dim [1].\n\n[1] a.csv, row 21");
   const scoped = copyOf({ text: "Dim [1].", sources: [{ number: 1, quotes: [], ...row }] }, () => "shop");
-  assert.equal(scoped, "Dim [1].\n\n[1] a.csv, row 21 (shop)\n");
+  assert.equal(scoped, "Dim [1].\n\n[1] a.csv, row 21 (shop)");
   const copy = copyOf({
     text: "Far [1].",
     sources: [{ number: 1, title: "Moon", document_id: "a.md", lines: [1, 1], quotes: [{ text: "far " }] }],
   });
-  assert.equal(copy, "Far [1].\n\n[1] Moon, a.md:1\n    “far”\n");
+  assert.equal(copy, "Far [1].\n\n[1] Moon, a.md:1\n    “far”");
   assert.equal(duration(1500), "1.5 s");
 });

@@ -26,7 +26,7 @@ const hit = {
 };
 const found = {
   results: [hit],
-  stages: [{ stage: "dense", milliseconds: 3, attempts: 1, started_ms: 1, dropped: ["a"] }],
+  stages: [{ stage: "dense", milliseconds: 3, attempts: 1, started_ms: 1, dropped: [{ id: "a", reason: "" }] }],
   execution: { latency_ms: 5 },
   degraded: [{ stage: "rerank", reason: "down" }],
   relevance: { value: 0.8, unlikely: false },
@@ -44,7 +44,9 @@ const done = {
   text: said,
   kind: "written",
   sources: [source],
-  confidence: { value: 0.5, retrieval: 0.8 },
+  confidence: { value: 0.5 },
+  relevance: { value: 0.8 },
+  latency_ms: 820,
   note: null,
   checks: [{ number: 1, matches: true }],
   sentences: [
@@ -72,7 +74,7 @@ function answer(path, body) {
   if (path === "/v1/explain") return json({ ...found, why: "Its rank is 1.", expected: hit });
   if (path === "/v1/answer") {
     const events = [
-      { type: "retrieval_done", passages: [], relevance: { value: 0.8 } },
+      { type: "retrieval_done", passages: [] },
       { type: "answer_chunk", content: said },
       { type: "citation", index: 0, ...done.sentences[0] },
       { type: "done", answer: done },
@@ -113,7 +115,7 @@ function answer(path, body) {
       source: "moon.md",
       text: `${text}\n\nMore.`,
       offset: 0,
-      length: text.length + 50,
+      length: 20_000,
       chunks: [
         { id: "moon.md#0", start: 0, end: text.length, section_path: [] },
         { id: "moon.md#1", start: text.length, end: text.length + 7, section_path: [] },
@@ -179,7 +181,7 @@ test("cards of results have their words marked, and what cites them", async () =
   assert.deepEqual([cited.hidden, cited.textContent], [false, "cited as [1]"]);
   mark(drawn, state, new Map());
   assert.deepEqual([cited.hidden, cited.textContent], [true, ""]);
-  assert.match(drawn.all("place")[0].textContent, /moon\.md · lines 1–3/); // the text begins with the heading
+  assert.match(drawn.all("soft")[0].textContent, /moon\.md · lines 1–3/); // the text begins with the heading
 });
 
 test("an answer has chips with quotes, doubts with reasons, and a line of trust", async () => {
@@ -187,7 +189,7 @@ test("an answer has chips with quotes, doubts with reasons, and a line of trust"
   const drawn = await settled(() => view.answer(state, view.answered(state)));
   assert.deepEqual(
     drawn.all("chip").map((each) => each.textContent),
-    ["[1]", "[7]"],
+    ["[1]", "[7]", "?"],
   );
   assert.match(drawn.all("tip")[0].textContent, /moon\.md:1-3384,400 km/);
   assert.equal(
@@ -201,7 +203,7 @@ test("an answer has chips with quotes, doubts with reasons, and a line of trust"
   assert.equal(drawn.all("problem")[0].textContent, "No source supports this sentence.");
   assert.match(
     drawn.all("confidence")[0].textContent,
-    /^Relevance high · confidence medium · 1\/1 citations verified · /,
+    /^Relevance high · confidence medium · 1\/1 citations verified · 820 ms$/,
   );
   assert.equal(requests.filter((path) => path === "/v1/answer").length, 1);
 });
@@ -442,7 +444,7 @@ test("the row of a table is named on its card", async () => {
   const { cards } = await import(`${PAGE}/results.js`);
   const lamp = { ...hit, ...hit.chunk, source: "lamps.csv", lines: null, row_range: [21, 21] };
   const drawn = box(cards(state, { results: [lamp] }));
-  assert.match(drawn.all("place")[0].textContent, /^lamps\.csv · row 21$/);
+  assert.match(drawn.all("soft")[0].textContent, /^lamps\.csv · row 21$/);
 });
 
 test("a follow-up question that was not rewritten is named in words", async () => {

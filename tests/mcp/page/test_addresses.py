@@ -62,8 +62,8 @@ def test_contains_finds_words_in_texts(at_page: Opened) -> None:
     at_page.page.select_option("[aria-label=Field]", "source")
     at_page.page.select_option("[aria-label=Condition]", label="contains")
     at_page.page.fill("[aria-label=Value]", "prices")
-    at_page.page.click(".filter-row button:has-text('Add')")
-    at_page.page.wait_for_selector(".filter-row:has-text('source contains prices')")
+    at_page.page.click(".row button:has-text('Add')")
+    at_page.page.wait_for_selector(".row:has-text('source contains prices')")
     at_page.page.wait_for_selector(".hit:has-text('chair')")
     assert "moon.md" not in at_page.page.inner_text("#panel")
 

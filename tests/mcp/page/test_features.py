@@ -202,14 +202,14 @@ def test_several_indexes_are_asked_at_once(chromium: Any, several: str, size: di
         at.page.wait_for_selector("#source .passage.is-hit:has-text('nine days')")
         assert at.page.locator(".hit.is-open").count() == 1
         at.page.click("#source summary:has-text('Details')")
-        at.page.click("text=Compare with the document")
+        at.page.click("text=Compare with what was indexed")
         at.page.wait_for_selector("#source :text('Unchanged')")
         at.page.keyboard.press("Escape")
         at.page.keyboard.press("Escape")
         for tab, wanted in (
             ("context", ".budget"),
             ("compare", ".pair"),
-            ("why", ".reasons"),
+            ("why", ".reasons :text('in tickets')"),
             ("answer", ".answer .chip"),
         ):
             at.page.click(f"#tab-{tab}")
@@ -363,11 +363,58 @@ def test_files_are_found_by_the_title_that_the_list_shows(at_page: Opened) -> No
     at_page.page.click("text=Find")
     at_page.page.wait_for_selector("h2:has-text('Documents 1')")
     assert "notes/moon.md" in at_page.page.inner_text(".region-documents")
+    at_page.page.fill("#document", "MD moon")  # words in any order, of a path too
+    at_page.page.click("text=Find")
+    at_page.page.wait_for_selector("h2:has-text('Documents 1')")
+    at_page.page.reload()
+    at_page.page.wait_for_selector("h2:has-text('Documents 1')")
+    assert at_page.page.input_value("#document") == "MD moon"
+
+
+def test_the_section_that_an_answer_cites_is_opened(at_page: Opened) -> None:
+    at_page.page.goto(at_page.place + "?q=how+far+away+is+the+moon&chunk=notes%2Fmoon.md%23section-1&at=0-10")
+    at_page.page.wait_for_selector("#source .is-quote")
+    at_page.page.click("#source summary:has-text('Details')")
+    at_page.page.click("text=Compare with what was indexed")
+    at_page.page.wait_for_selector("#source :text('Unchanged')")
+
+
+def test_a_quote_is_hidden_when_its_source_is_closed(at_page: Opened) -> None:
+    at_page.ask("how far away is the moon")
+    at_page.page.click(".answer .chip >> nth=0")
+    at_page.page.wait_for_selector("#source .is-quote")
+    at_page.page.mouse.move(0, 0)
+    at_page.page.keyboard.press("Escape")
+    assert at_page.page.is_hidden("#source")
+    assert at_page.page.locator(".cite .chip:focus").count() == 1
+    assert at_page.page.locator(".tip >> visible=true").count() == 0
+    at_page.page.hover(".answer .chip >> nth=0")
+    at_page.page.mouse.move(0, 0)
+    at_page.page.focus("#question")
+    at_page.page.focus(".answer .chip >> nth=0")
+    at_page.page.wait_for_selector(".tip >> visible=true")
+
+
+def test_both_sides_of_a_comparison_are_chosen_there(at_page: Opened) -> None:
+    at_page.ask("lamp chair table near the moon")
+    at_page.page.click("#tab-compare")
+    at_page.page.select_option("#this", "dense")
+    at_page.page.select_option("#other", "lexical")
+    at_page.page.wait_for_selector(".pair section:nth-child(1) h2:has-text('vector')")
+    at_page.page.wait_for_selector(".pair section:nth-child(2) h2:has-text('keyword')")
+    at_page.page.reload()
+    at_page.page.wait_for_selector(".pair section:nth-child(1) h2:has-text('vector')")
+
+
+def test_what_an_answer_is_based_on_is_told_beside_it(at_page: Opened) -> None:
+    at_page.ask("how far away is the moon")
+    at_page.page.hover(".trust .chip")
+    at_page.page.wait_for_selector(".trust .tip:has-text('how likely the results answer the query')")
 
 
 def test_the_row_of_a_table_is_cited(at_page: Opened) -> None:
     at_page.ask("lamp")
-    at_page.page.wait_for_selector(".hit:has-text('lamp') .place:has-text('notes/prices.csv · row 1')")
+    at_page.page.wait_for_selector(".hit:has-text('lamp') .soft:has-text('notes/prices.csv · row 1')")
     at_page.page.click(".hit:has-text('lamp') h2 button")
     at_page.page.click("#source summary:has-text('Details')")
     at_page.page.wait_for_selector("#source dt:text('Place') + dd:text('row 1')")

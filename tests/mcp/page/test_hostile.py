@@ -238,7 +238,7 @@ def test_nothing_that_is_sent_becomes_markup_or_runs(at_page: Opened) -> None:
         f"?q={asked}&tab=compare": ".pair li",
         f"?q=x&chunk={quote(VECTORS[9], safe='')}": "#source .is-hit",
         "?view=index": ".region-documents tbody tr",
-        "?": "#panel .quiet",
+        "?": ".region-welcome .quiet",
     }
     for view, drawn in views.items():
         page.goto(at_page.place + view)

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("retrieval_core_mcp", reason="the server's tests need it: pip install retrieval-core-mcp")
 
 from retrieval_core_mcp.browser import write_redirect
-from support.browser import opened, service
+from support.browser import make_pdf, opened, service
 from support.page_parts import ABANDONED, BEGUN
 from support.processes import RETRIEVAL, with_our_modules
 
@@ -253,13 +253,13 @@ def test_long_lists_come_in_parts_and_a_name_finds_a_document(chromium: Any, odd
         at.page.click("text=More")
         at.page.wait_for_selector(".region-documents tbody tr >> nth=199")
         assert rows.count() == 200
-        at.page.fill('[aria-label="Part of a document\'s name or title"]', "MOON-fa")
+        at.page.fill('[aria-label="Words of a document\'s name or title"]', "MOON-fa")
         at.page.click("text=Find")
         at.page.wait_for_selector("h2:has-text('Documents 1')")
         assert rows.count() == 1
-        at.page.fill('[aria-label="Part of a document\'s name or title"]', "no such name")
+        at.page.fill('[aria-label="Words of a document\'s name or title"]', "no such name")
         at.page.keyboard.press("Enter")
-        at.page.wait_for_selector("text=No document has that in its name or title")
+        at.page.wait_for_selector("text=No document has these words in its name or title")
 
 
 @pytest.mark.parametrize("view", [*WORKS, "index", "source"])
@@ -295,10 +295,10 @@ def test_a_person_finds_out_what_a_file_says_now_and_what_became_of_a_page(chrom
         go(at, "?q=how+often+comes+the+tide")
         at.page.click(".hit:has-text('twice') h2 button")
         at.page.click("#source summary:has-text('Details')")
-        at.page.click("text=Compare with the document")
+        at.page.click("text=Compare with what was indexed")
         at.page.wait_for_selector("#source :text('Unchanged')")
         note.write_text("# Tide\n\nThe tide comes once a day.\n")
-        at.page.click("text=Compare with the document")
+        at.page.click("text=Compare with what was indexed")
         at.page.wait_for_selector("#source :text('changed since it was indexed')")
         forget_failures(at)
 
@@ -316,7 +316,7 @@ def test_what_the_page_may_is_as_little_as_it_needs(at_page: Opened) -> None:
         assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
         assert (headers["referrer-policy"], headers["x-content-type-options"]) == ("no-referrer", "nosniff")
     assert len(sizes) > 10
-    assert sum(map(len, sizes)) < 155_000
+    assert sum(map(len, sizes)) < 130_000
     thrown = at_page.page.evaluate(
         "() => { try { document.body.innerHTML = '<b>'; } catch (error) { return error.name; } }"
     )
@@ -329,3 +329,17 @@ def test_the_file_that_a_browser_is_given_leads_to_the_page(chromium: Any, readi
     with opened(chromium, file.as_uri()) as at:
         at.page.wait_for_selector("#question")
         assert at.page.url == reading.partition("#")[0]
+
+
+def test_a_pdf_that_is_gone_is_shown_as_text_with_the_reason_in_view(chromium: Any, folder: Path) -> None:
+    (folder / "lost").mkdir()
+    make_pdf(folder / "lost" / "tides.pdf", ["The tide follows the moon twice a day."])
+    index(folder, "lost.db", "lost")
+    (folder / "lost" / "tides.pdf").unlink()
+    with service(folder, "--index", "lost.db") as url, opened(chromium, url) as at:
+        at.ask("what follows the moon")
+        at.page.click(".answer .chip >> nth=0")
+        at.page.wait_for_selector("#source .is-quote")
+        told = at.page.locator("#source header :text('put it back, or index it again')")
+        assert told.is_visible()
+        forget_failures(at)

@@ -1,7 +1,7 @@
 // The answer to a question, asked once, with its citations, its doubts and the line of trust.
 
 import { Problem, stream } from "./api.js";
-import { copyButton, h, say } from "./dom.js";
+import { bdi, copyButton, h, say } from "./dom.js";
 import { opening, questionOf } from "./query.js";
 import { reading } from "./reading.js";
 import { fallbacks, nameOf, openChunk, problems } from "./results.js";
@@ -12,29 +12,22 @@ import { DOUBTS, FAILURES, TEXT, citationOf } from "./words.js";
 
 const MOST_QUOTED = 600;
 
-// Return the record of an answer: its value has `written`, the `sentences` of it that are complete, `passages`,
-// `relevance`, and at the end `done` and `took`.
+// Return the record of an answer: its value has `written`, the `sentences` of it that are complete, `passages`, and at
+// the end `done`.
 export function answered(state) {
   const history = turnsOf(state.talk);
   const asked = questionOf(state, history.length ? { history } : {});
   return once("answer", asked, async (signal, keep) => {
-    const began = performance.now();
-    let made = { written: "", sentences: [], passages: null, relevance: null, done: null };
-    await stream(
-      "/v1/answer",
-      asked,
-      (event) => {
-        if (event.type === "retrieval_done") {
-          made = { ...made, passages: event.passages ?? [], relevance: event.relevance ?? null };
-        } else if (event.type === "answer_chunk") made = { ...made, written: made.written + event.content };
-        else if (event.type === "citation") made = { ...made, sentences: [...made.sentences, event] };
-        else if (event.type === "error") made = { ...made, error: event.reason };
-        else if (event.type === "done") made = { ...made, done: event.answer, took: performance.now() - began };
-        else return;
-        keep(made);
-      },
-      signal,
-    );
+    const made = { written: "", sentences: [] };
+    const take = (event) => {
+      if (event.type === "retrieval_done") made.passages = event.passages;
+      else if (event.type === "answer_chunk") made.written += event.content;
+      else if (event.type === "citation") made.sentences.push(event);
+      else if (event.type === "error") made.error = event.reason;
+      else if (event.type === "done") made.done = event.answer;
+      keep(made);
+    };
+    await stream("/v1/answer", asked, take, signal);
     if (!made.done) throw new Problem("interrupted", [made.error ?? FAILURES.interrupted]);
     say(TEXT.complete);
   });
@@ -46,108 +39,87 @@ export function numbersOf(record) {
 }
 
 // Draw an answer. `found` are the results below it, which show their failures.
-export function answer(state, record, found = {}) {
-  const { written = "", sentences, done, passages } = record.value ?? {};
+export function answer(state, { value = {}, problem, isOver, stop }, found = {}) {
+  const { written = "", sentences, passages, done } = value;
   // As high as a short answer from the beginning, so the results below it stay. No answer is one sentence.
   const isBrief = found.relevance?.unlikely || done?.kind === "abstained";
-  const box = (...inside) =>
-    h("section", { class: `answered${isBrief ? "" : " is-roomy"}`, "aria-label": TEXT.answer }, turns(state), inside);
-  if (done) return box(finished(state, record.value, found));
-  const isWaiting = !record.isOver;
-  const stop = h(
-    "p",
-    { class: "actions" },
-    h("button", { type: "button", id: "stop", onclick: record.stop }, TEXT.stop),
-    h("span", { class: "quiet", role: "status" }, TEXT.answering),
-  );
-  const end = record.problem && (record.problem.isCancelled ? TEXT.stopped : written && TEXT.brokenOff);
-  return box(
-    h("div", { class: "answer", dir: "auto" }, draft(state, { text: written, sentences }, passages)),
-    isWaiting && stop,
-    end && h("p", { class: "quiet", role: "status" }, end),
-    record.problem && problems(record.problem),
+  const told = (words) => words && h("p.quiet", { role: "status" }, words);
+  const begun = () => [
+    text(state, { kind: "begun", text: written, sentences }, passages),
+    !isOver && h("div.actions", h("button", { id: "stop", onclick: stop }, TEXT.stop), told(TEXT.answering)),
+    problem && [told(problem.isCancelled ? TEXT.stopped : written && TEXT.brokenOff), problems(problem)],
+  ];
+  return h(
+    isBrief ? "section.answered" : "section.answered.is-roomy",
+    { "aria-label": TEXT.answer },
+    turns(state),
+    done ? finished(state, done, found) : begun(),
   );
 }
 
-function finished(state, { done, passages, relevance, took }, { degraded, relevance: judged }) {
-  if (done.kind === "abstained")
-    return [h("div", { class: "answer" }, TEXT.noAnswer(judged?.unknown ?? [])), fallbacks(done, degraded)];
-  const trust = trustOf(done, { relevance: relevance?.value, milliseconds: took });
-  // What is known of the results is in Why.
-  const explanation = (done.confidence?.explanation ?? "").replace(relevance?.explanation ?? "", "").trim();
+function finished(state, done, found) {
+  const failed = fallbacks(done, found.degraded);
+  if (done.kind === "abstained") return [h("div.answer", TEXT.noAnswer(found.relevance?.unknown ?? [])), failed];
+  const { relevance, confidence } = done;
+  const reasons = [
+    relevance?.value != null && TEXT.relevance(relevance.value),
+    confidence?.explanation || relevance?.explanation,
+  ].filter(Boolean);
   const doubts = summaryOfDoubts(done);
-  const note = [kindOf(done), done.error].filter(Boolean);
   return [
-    h("div", { class: `answer is-${done.kind}`, dir: "auto" }, text(state, done, passages ?? [])),
-    note.map((each) => h("p", { class: "quiet small" }, each)),
-    done.note && h("p", { class: "notice" }, done.note),
+    text(state, done, done.passages),
+    [kindOf(done), done.error].map((each) => each && h("p.quiet.small", each)),
+    done.note && h("p.notice", done.note),
     h(
-      "div",
-      { class: "trust small soft" },
-      doubts && [h("strong", { class: "problem" }, doubts), " · "],
-      h("span", { class: "confidence" }, trust.join(" · ")),
-      explanation &&
-        tip(h("button", { type: "button", class: "chip", "aria-label": TEXT.whyTrusted }, "?"), explanation),
-      h("span", { class: "grow" }),
+      "div.row.trust.small.soft",
+      doubts && [h("strong.problem", doubts), " · "],
+      h("span.confidence", trustOf(done)),
+      reasons.length > 0 && tip(h("button.chip", { "aria-label": TEXT.whyTrusted }, "?"), reasons.join(" ")),
       copyButton(TEXT.copyAnswer, () => copyOf(done, (source) => indexOf(state, source))),
     ),
-    fallbacks(done, degraded),
+    failed,
   ];
 }
 
-// Only the numbers that the service names as sources are drawn as such: a text may quote others, such as "[3]".
-function draft(state, begun, passages) {
-  const draw = { chip: (mark, _inner, { isFirst }) => isFirst && chip(state, mark) };
-  const marks = marksOf(begun, passages ?? []).filter(({ kind }) => kind === "chip");
-  return reading(begun.text, { marks, draw, level: 2 });
-}
-
-function text(state, done, passages) {
-  const draw = {
-    doubt(mark, inner, { isLast }) {
-      const kind = `doubt is-${mark.problem}`;
-      if (!isLast) return h("span", { class: kind }, inner);
-      const reason = [h("span", { class: "problem" }, mark.reason), mark.quote && quoted(mark.quote)];
-      return tip(h("span", { class: kind, tabIndex: 0, role: "note" }, inner), reason);
-    },
-    invented: (mark, _inner, { isFirst }) => isFirst && invented(mark),
-    chip: (mark, _inner, { isFirst }) => isFirst && chip(state, mark),
+// The text of an answer. Only the numbers that the service names as sources are drawn as such: it may quote others.
+function text(state, answer, passages) {
+  const doubt = ({ problem, reason, quote }, inner, isFirst) => {
+    const kind = `span.doubt.is-${problem}`;
+    if (!isFirst) return h(kind, inner);
+    return tip(h(kind, { tabIndex: 0, role: "note" }, inner), [h("span.problem", reason), quote && quoted(quote)]);
   };
-  return reading(done.text, { marks: marksOf(done, passages), draw, level: 2 });
-}
-
-// A number that is no source: there is no such passage, or it supports nothing.
-function invented({ number, problem }) {
-  const told = DOUBTS[problem] ?? DOUBTS.unknown;
-  const kind = `chip none${told === DOUBTS.unknown ? " is-invented" : ""}`;
-  return tip(h("button", { type: "button", class: kind, "aria-label": `[${number}] ${told}` }, `[${number}]`), told);
+  const draw = { doubt, chip: (mark, _inner, isFirst) => isFirst && chip(state, mark) };
+  const shown = reading(answer.text, { marks: marksOf(answer, passages), draw, level: 2 });
+  return h(`div.answer.is-${answer.kind}`, { dir: "auto" }, shown);
 }
 
 const indexOf = (state, { chunk_ids: [id] }) => opening(state, id ?? "").of;
 
+// The number of a source. It can be of none: there is no such passage, or it supports nothing.
 function chip(state, { number, source, problem }) {
-  const quote = source.quotes?.[0];
-  const label = TEXT.openSource(number, nameOf(source));
-  const at = quote?.span ? quote.span.join("-") : "";
-  const button = h(
-    "button",
-    {
-      type: "button",
-      class: `chip${problem ? " none" : ""}`,
-      "aria-label": label,
-      onclick: () => openChunk(state, source.chunk_ids[0], undefined, at),
-    },
-    `[${number}]`,
-  );
-  return tip(button, [
-    h("span", { class: "place" }, h("bdi", {}, citationOf({ ...source, index: indexOf(state, source) }))),
+  const doubt = DOUBTS[problem];
+  const kind = `button.chip${problem ? ".none" : ""}${source ? "" : ".is-invented"}`;
+  const quote = source?.quotes?.[0];
+  const more = {
+    "aria-label": source ? TEXT.openSource(number, nameOf(source)) : `[${number}] ${doubt}`,
+    onclick: source && (() => openChunk(state, source.chunk_ids[0], undefined, quote?.span?.join("-"))),
+  };
+  return tip(h(kind, more, `[${number}]`), [
+    source && h("span.small.soft", bdi(citationOf({ ...source, index: indexOf(state, source) }))),
     quote && quoted(quote.text),
-    problem && h("span", { class: "problem" }, DOUBTS[problem]),
+    doubt && h("span.problem", doubt),
   ]);
 }
 
 function quoted(text) {
-  return h("div", { class: "quoted", dir: "auto" }, reading(shorten(text, MOST_QUOTED), { isBare: true }));
+  return h("div.quoted", { dir: "auto" }, reading(shorten(text, MOST_QUOTED), { isBare: true }));
+}
+
+// Hide the quote that is shown, until another thing is pointed at or focused.
+export function hideTip() {
+  const shown = document.querySelectorAll(".cite:is(:hover, :focus-within):not(.is-quiet)");
+  for (const each of shown) each.classList.add("is-quiet");
+  return shown.length > 0;
 }
 
 let tips = 0;
@@ -156,16 +128,11 @@ function tip(button, told) {
   tips += 1;
   const id = `tip-${tips}`;
   button.setAttribute("aria-describedby", id);
-  return h("span", { class: "cite" }, button, h("span", { class: "tip", role: "tooltip", id }, told));
+  return h("span.cite", button, h("span.tip", { role: "tooltip", id }, told));
 }
 
 function turns(state) {
   const told = turnsOf(state.talk);
-  if (!told.length) return null;
-  return h(
-    "details",
-    { class: "turns small" },
-    h("summary", {}, TEXT.earlier(told.length / 2)),
-    told.map(({ role, content }) => h("p", { class: role === "user" ? "" : "soft", dir: "auto" }, content)),
-  );
+  const one = ({ role, content }) => h(role === "user" ? "p" : "p.soft", { dir: "auto" }, content);
+  return told.length > 0 && h("details.small", h("summary", TEXT.earlier(told.length / 2)), told.map(one));
 }

@@ -2,26 +2,16 @@
 
 import { FAILURES } from "./words.js";
 
-const KINDS = {
-  __proto__: null,
-  400: "request",
-  401: "token",
-  403: "token",
-  404: "missing",
-  422: "request",
-  429: "busy",
-  503: "busy",
-};
+const KINDS = { 400: "request", 401: "token", 403: "token", 404: "missing", 422: "request", 429: "busy", 503: "busy" };
 
 // The one error of the page. `kind` is one of: unreachable, interrupted, unreadable, cancelled, token, missing,
 // request, busy, failed. `messages` are for people, the most important first.
 export class Problem extends Error {
-  constructor(kind, messages = [FAILURES[kind]], status = 0) {
+  constructor(kind, messages = [FAILURES[kind]]) {
     super(messages[0]);
     this.name = "Problem";
     this.kind = kind;
     this.messages = messages;
-    this.status = status;
   }
 
   get isCancelled() {
@@ -39,6 +29,10 @@ export class Problem extends Error {
   }
 }
 
+const failing = (kind) => (error) => {
+  throw Problem.of(error, kind);
+};
+
 let token = () => "";
 let refuse = () => {};
 
@@ -47,72 +41,49 @@ export function authorize(read, refused) {
   [token, refuse] = [read, refused];
 }
 
-async function request(path, { headers, ...options } = {}) {
-  const given = token();
-  let response;
-  try {
-    const all = { ...(given ? { Authorization: `Bearer ${given}` } : {}), ...headers };
-    response = await fetch(path, { ...options, headers: all, cache: "no-store" });
-  } catch (error) {
-    throw Problem.of(error, "unreachable");
+// The body is an object, or a file.
+async function request(path, { body, ...options }) {
+  const headers = {};
+  if (token()) headers.Authorization = `Bearer ${token()}`;
+  const all = { ...options, headers, cache: "no-store" };
+  if (body) {
+    const isFile = body instanceof Blob;
+    headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
+    Object.assign(all, { method: "POST", body: isFile ? body : JSON.stringify(without(body)) });
   }
+  const response = await fetch(path, all).catch(failing("unreachable"));
   if (response.ok) return response;
   const told = await response.json().catch(() => null);
+  if (response.status === 401) refuse();
   const messages = told?.errors?.length ? told.errors : [FAILURES.status(response.status)];
-  const problem = new Problem(KINDS[response.status] ?? "failed", messages, response.status);
-  if (response.status === 401) refuse(problem);
-  throw problem;
+  throw new Problem(KINDS[response.status] ?? "failed", messages);
 }
 
-async function json(response) {
-  try {
-    return await response.json();
-  } catch (error) {
-    throw Problem.of(error);
-  }
+async function json(path, options) {
+  const response = await request(path, options);
+  return response.json().catch(failing("unreadable"));
 }
 
-export async function get(path, query = {}, signal) {
-  return json(await request(address(path, query), { signal }));
-}
-
-export async function post(path, body, signal) {
-  const headers = { "Content-Type": "application/json" };
-  return json(await request(path, { method: "POST", body: JSON.stringify(without(body)), headers, signal }));
-}
-
-export async function remove(path, query) {
-  return json(await request(address(path, query), { method: "DELETE" }));
-}
+export const get = (path, query, signal) => json(address(path, query), { signal });
+export const post = (path, body, signal) => json(path, { body, signal });
+export const remove = (path, query) => json(address(path, query), { method: "DELETE" });
 
 export async function picture(path, query, signal) {
   const response = await request(address(path, query), { signal });
-  try {
-    return URL.createObjectURL(await response.blob());
-  } catch (error) {
-    throw Problem.of(error, "interrupted");
-  }
+  return URL.createObjectURL(await response.blob().catch(failing("interrupted")));
 }
 
-// Call `take` with each event of a stream, until it ends. The body is an object, or a file.
+// Call `take` with each event of a stream, until it ends.
 export async function stream(path, body, take, signal) {
-  const isFile = body instanceof Blob;
-  const headers = { "Content-Type": isFile ? "application/octet-stream" : "application/json" };
-  const content = isFile ? body : JSON.stringify(without(body));
-  const response = await request(path, { method: "POST", body: content, headers, signal });
+  const response = await request(path, { body, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const part = await reader.read().catch((error) => {
-      throw Problem.of(error, "interrupted");
-    });
-    if (part.done) return;
-    const blocks = (rest + part.value).split("\n\n");
+    const { done, value } = await reader.read().catch(failing("interrupted"));
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
     rest = blocks.pop();
-    for (const block of blocks) {
-      const event = eventOf(block);
-      if (event) take(event);
-    }
+    blocks.map(eventOf).filter(Boolean).forEach(take);
   }
 }
 
@@ -126,12 +97,12 @@ export function eventOf(block) {
   }
 }
 
-export function address(path, query) {
-  const parameters = new URLSearchParams(Object.entries(without(query)));
+export function address(path, query = {}) {
+  const parameters = new URLSearchParams(without(query));
   return parameters.size ? `${path}?${parameters}` : path;
 }
 
-function without(values) {
+export function without(values) {
   const isGiven = ([, value]) => value != null && value !== "";
   return Object.fromEntries(Object.entries(values).filter(isGiven));
 }

@@ -4,7 +4,7 @@ import { fieldsOf, indexes } from "./corpus.js";
 import { bdi, fill, h, link, say, select } from "./dom.js";
 import { CLOSED, filtersOf, operatorsOf, rowsOf, typedValue } from "./query.js";
 import { change, changed, revisionOf } from "./store.js";
-import { OPERATORS, TEXT } from "./words.js";
+import { FAILURES, OPERATORS, TEXT } from "./words.js";
 
 const GENERAL = ["chunk_index", "document_id", "id", "page", "parent_id", "section", "source", "timestamp", "title"];
 let isOpen = false;
@@ -13,32 +13,26 @@ export const filtersKey = () => [isOpen, isOpen && [revisionOf("contents"), inde
 
 export function filters(state) {
   const rows = rowsOf(state.filters);
-  if (rows === null || rows.length) isOpen = true;
-  const details = h(
-    "details",
-    { class: "filters", open: isOpen },
-    h("summary", { id: "filters" }, TEXT.filters(rows?.length ?? 0)),
+  if (rows?.length !== 0) isOpen = true;
+  const ontoggle = ({ target }) => {
+    if (target.open === isOpen) return;
+    isOpen = target.open;
+    changed();
+  };
+  return h(
+    "details.filters",
+    { open: isOpen, ontoggle },
+    h("summary", { id: "filters" }, TEXT.filters(rows?.length)),
     isOpen && body(state, rows),
   );
-  details.addEventListener("toggle", () => {
-    if (details.open === isOpen) return;
-    isOpen = details.open;
-    changed();
-  });
-  return details;
 }
 
 function body(state, rows) {
-  if (rows === null) {
+  if (!rows) {
     const leave = h("button", { type: "button", onclick: () => change({ filters: "" }) }, TEXT.removeFilter);
-    return [h("p", { class: "notice" }, TEXT.brokenFilter), leave];
+    return [!state.q && h("p.notice", FAILURES.filter), leave]; // with a query, its results say so
   }
-  const { fields, problem } = fieldsOf(state);
-  const shown = rows.map((row, place) => line(rows, row, place));
-  if (problem) return [shown, h("p", { class: "notice" }, TEXT.noFields(problem.message))];
-  if (!fields) return [shown, h("p", { class: "quiet small" }, TEXT.searching)];
-  if (!fields.length) return [shown, !rows.length && h("p", { class: "small soft" }, TEXT.withoutFields)];
-  return [shown, adding(rows, inOrder(fields))];
+  return [rows.map((row) => line(rows, row)), adding(rows, fieldsOf(state))];
 }
 
 // The fields of the documents before those that every chunk has, each by the alphabet.
@@ -47,76 +41,68 @@ export function inOrder(fields) {
   return [...fields].sort((one, other) => isGeneral(one) - isGeneral(other) || (one.name < other.name ? -1 : 1));
 }
 
-function line(rows, { field, operator, value }, place) {
-  const rest = rows.filter((_, other) => other !== place);
+function line(rows, row) {
+  const { field, operator, value } = row;
+  const filters = filtersOf(rows.filter((other) => other !== row));
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return h(
-    "div",
-    { class: "filter-row" },
-    h("span", {}, `${field} ${OPERATORS[operator] ?? operator} `, bdi(text)),
-    link(TEXT.remove, () => change({ filters: filtersOf(rest), ...CLOSED }), {
-      "aria-label": TEXT.removeFilterOn(field),
-    }),
+    "div.row",
+    h("span", `${field} ${OPERATORS[operator] ?? operator} `, bdi(text)),
+    link(TEXT.remove, () => change({ filters, ...CLOSED }), { "aria-label": TEXT.removeFilterOn(field) }),
   );
 }
 
-function adding(rows, fields) {
-  const place = h("span", { class: "filter-row" });
-  let chosen = fields[0];
+function adding(rows, { fields, problem }) {
+  if (problem) return h("p.notice", TEXT.noFields(problem.message));
+  if (!fields) return h("p.quiet.small", TEXT.searching);
+  if (!fields.length) return !rows.length && h("p.small.soft", TEXT.withoutFields);
+  const place = h("span.row");
+  const all = inOrder(fields);
+  let chosen;
   let operator;
   let value;
   const add = () => {
     const text = value.value.trim();
-    if (text === "") return value.focus();
+    if (!text) return value.focus();
     const row = { field: chosen.name, operator: operator.value, value: typedValue(text, chosen, operator.value) };
     say(TEXT.filterAdded);
     return change({ filters: filtersOf([...rows, row]), ...CLOSED });
   };
-  const show = () => {
+  const onkeydown = (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    add();
+  };
+  const show = (name) => {
+    chosen = all.find((each) => each.name === name);
+    const { min, max, examples } = chosen;
     operator = select(
       TEXT.condition,
-      operatorsOf(chosen).map((name) => [name, OPERATORS[name]]),
-      "",
-      () => {},
+      operatorsOf(chosen).map((each) => [each, OPERATORS[each]]),
     );
-    value = input(chosen);
-    value.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter") return;
-      event.preventDefault();
-      add();
-    });
+    value = input(chosen, onkeydown);
     const list = h(
       "datalist",
       { id: "values" },
-      (chosen.examples ?? []).map((each) => h("option", { value: String(each) })),
+      examples.map((each) => h("option", { value: String(each) })),
     );
-    if (value.tagName === "INPUT" && value.type === "text") value.setAttribute("list", "values");
-    const range = chosen.min != null && TEXT.range(chosen.min, chosen.max);
-    fill(place, operator, value, list, range && h("span", { class: "small soft" }, range));
+    fill(place, operator, value, list, min != null && h("span.small.soft", TEXT.range(min, max)));
   };
-  const field = select(
-    TEXT.field,
-    fields.map(({ name }) => [name, name]),
-    chosen.name,
-    (name) => {
-      chosen = fields.find((each) => each.name === name);
-      show();
-    },
-  );
-  show();
-  return h("div", { class: "filter-row" }, field, place, h("button", { type: "button", onclick: add }, TEXT.add));
+  const names = all.map(({ name }) => name);
+  show(names[0]);
+  const field = select(TEXT.field, names.map(twice), names[0], show);
+  return h("div.row", field, place, h("button", { type: "button", onclick: add }, TEXT.add));
 }
 
-function input({ types = [], min, max }) {
-  const name = { "aria-label": TEXT.value };
-  if (types.length && types.every((type) => type === "boolean")) {
-    return h(
-      "select",
-      name,
-      ["true", "false"].map((each) => h("option", {}, each)),
-    );
-  }
-  if (typeof min === "number") return h("input", { ...name, type: "number", step: "any" });
-  if (/^\d{4}-\d\d-\d\d$/.test(min ?? "")) return h("input", { ...name, type: "date", min, max });
-  return h("input", { ...name, type: "text", dir: "auto", size: 18 });
+const twice = (text) => [text, text];
+
+function input({ types, min, max }, onkeydown) {
+  const given = { "aria-label": TEXT.value, onkeydown };
+  if (types.length && types.every((type) => type === "boolean"))
+    return select(TEXT.value, ["true", "false"].map(twice), "true", null, given);
+  if (typeof min === "number") return h("input", { ...given, type: "number", step: "any" });
+  if (/^\d{4}-\d\d-\d\d$/.test(min)) return h("input", { ...given, type: "date", min, max });
+  const text = h("input", { ...given, type: "text", dir: "auto", size: 18 });
+  text.setAttribute("list", "values");
+  return text;
 }

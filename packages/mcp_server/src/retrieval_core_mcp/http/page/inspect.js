@@ -1,29 +1,24 @@
 // What is behind a result: why these results, the context of a language model, and two settings beside each other.
 
 import { post } from "./api.js";
-import { bdi, copyButton, h, link, numberCell, searching, table } from "./dom.js";
+import { bdi, copyButton, h, link, numberCell, table } from "./dom.js";
 import { compare } from "./compare.js";
 import { questionOf } from "./query.js";
-import { fallbacks, openChunk, problems, searched } from "./results.js";
-import { once } from "./store.js";
+import { fallbacks, openChunk, outcome, searched } from "./results.js";
+import { changed, once, revisionOf } from "./store.js";
 import { MODES, ROLES, TEXT, shortNumber } from "./words.js";
-import { why } from "./why.js";
+import { why, whyKey } from "./why.js";
 
 const MOST_ROWS = 200;
 let budget = "";
 
+export const inspectKey = () => [budget, whyKey(), revisionOf("search", "context", "named")];
+
 export function inspect(state) {
-  if (state.tab === "why") return searchedOr(state, (found) => why(state, found));
-  return state.tab === "context" ? context(state) : compare(state);
+  if (state.tab === "context") return context(state);
+  if (state.tab === "compare") return compare(state);
+  return outcome(searched(state), (found) => [fallbacks(found), why(state, found)]);
 }
-
-function searchedOr(state, render) {
-  const record = searched(state);
-  if (record.problem) return problems(record.problem);
-  return record.value ? [fallbacks(record.value), render(record.value)] : searching();
-}
-
-export const contextKey = () => budget;
 
 function context(state) {
   const asked = questionOf(state, { max_tokens: budget ? Number(budget) : undefined });
@@ -35,30 +30,23 @@ function context(state) {
     max: 1_000_000,
     value: budget,
     placeholder: MODES[""],
-    "aria-label": TEXT.budget,
-    style: { inlineSize: "9rem" },
   });
-  const submit = (event) => {
+  const onsubmit = (event) => {
     event.preventDefault();
     budget = field.value;
-    dispatchEvent(new Event("changed"));
+    changed();
   };
-  const form = h(
-    "form",
-    { class: "settings", onsubmit: submit },
-    h("label", {}, TEXT.budget, " ", field),
-    h("button", {}, TEXT.apply),
-  );
-  if (record.problem) return [form, problems(record.problem)];
-  return [form, record.value ? pack(state, record.value) : searching()];
+  const form = h("form.row.small.soft", { onsubmit }, h("label", TEXT.budget, " ", field), h("button", TEXT.apply));
+  return [form, outcome(record, (found) => pack(state, found))];
 }
 
-function pack(state, { ledger, max_tokens: most, token_count: tokens, context_pack: text, note, degraded }) {
-  const kept = ledger.filter(({ outcome }) => outcome !== "dropped" && outcome !== "omitted");
-  const share = (each) => `${((each.tokens ?? 0) / most) * 100}%`;
-  const bars = kept.map((each) =>
-    h("i", { class: each.role, title: `${each.id}: ${each.tokens}`, style: { inlineSize: share(each) } }),
-  );
+function pack(state, found) {
+  const { ledger, max_tokens: most, token_count: tokens, context_pack: text, note } = found;
+  const bars = ledger
+    .filter((each) => !["dropped", "omitted"].includes(each.outcome))
+    .map(({ id, role, tokens = 0 }) =>
+      h("i", { class: role, title: `${id}: ${tokens}`, style: { inlineSize: `${(tokens / most) * 100}%` } }),
+    );
   const row = (each) => [
     link(bdi(each.id), () => openChunk(state, each.id)),
     ROLES[each.role] ?? each.role,
@@ -66,18 +54,17 @@ function pack(state, { ledger, max_tokens: most, token_count: tokens, context_pa
     [each.outcome, each.reason].filter(Boolean).join(": "),
   ];
   return [
-    fallbacks({ degraded }),
-    h("p", {}, h("strong", { class: "number" }, shortNumber(tokens)), TEXT.ofTokens(most)),
-    h("div", { class: "budget", role: "img", "aria-label": `${tokens}${TEXT.ofTokens(most)}` }, bars),
-    note && h("p", { class: "small" }, note),
+    fallbacks(found),
+    h("p", h("strong.number", shortNumber(tokens)), TEXT.ofTokens(most)),
+    h("div.bar.budget", { role: "img", "aria-label": `${tokens}${TEXT.ofTokens(most)}` }, bars),
+    note && h("p.small", note),
     h(
       "p",
-      { class: "actions" },
       copyButton(TEXT.copy, () => text),
     ),
-    h("pre", { class: "pack", dir: "auto", tabIndex: 0, "aria-label": TEXT.contextText }, text),
-    h("h2", { class: "minor" }, TEXT.considered),
+    h("pre.pack", { dir: "auto", tabIndex: 0, "aria-label": TEXT.contextText }, text),
+    h("h2", TEXT.considered),
     table(TEXT.considered, TEXT.contextColumns, ledger.slice(0, MOST_ROWS).map(row)),
-    ledger.length > MOST_ROWS && h("p", { class: "small soft" }, TEXT.andMore(ledger.length - MOST_ROWS)),
+    ledger.length > MOST_ROWS && h("p.small.soft", TEXT.andMore(ledger.length - MOST_ROWS)),
   ];
 }

@@ -1,147 +1,116 @@
 // The files: what the index contains, its fields, and with --allow-writes new files and the removal of documents.
 
-import { Problem, get, remove } from "./api.js";
+import { remove } from "./api.js";
 import { asked, contents, forgetContents, indexes, unusable } from "./corpus.js";
-import { bdi, fill, h, headCell, link, numberCell, regions, say, select, table } from "./dom.js";
+import { bdi, fill, h, headCell, link, numberCell, oneField, regions, say, select, table } from "./dom.js";
 import { several } from "./query.js";
 import { nameOf, problems } from "./results.js";
-import { change, once, revisionOf } from "./store.js";
-import { uploaded, uploads, uploadsKey } from "./uploads.js";
+import { change, changed, fetched, revisionOf } from "./store.js";
+import { sent, uploaded, uploads } from "./uploads.js";
 import { TEXT, shortNumber } from "./words.js";
 
 const PAGE = 100;
-let wanted = "";
 let cursors = [""];
 let shown = "";
 
 export function library(main, state) {
   const all = indexes();
-  const name = state.of || asked(state, all.value?.indexes ?? [])[0] || "";
-  if (shown !== name) [shown, wanted, cursors] = [name, "", [""]];
-  const { files, writable } = all.value ?? {};
-  const records = all.value && name ? cursors.map((cursor) => listed(name, cursor)) : [];
+  const { files, writable, indexes: infos = [] } = all.value ?? {};
+  const name = state.of || asked(state, infos)[0];
+  const wanted = state.find;
+  const about = JSON.stringify([name, wanted]);
+  if (shown !== about) [shown, cursors] = [about, [""]];
   const listing = [name, wanted, cursors, revisionOf("documents"), writable];
   const inside = [
-    ["search", [name, wanted], () => search()],
+    [
+      "search",
+      [name, wanted],
+      () => [oneField("document", TEXT.partOfName, wanted, TEXT.find, (find) => change({ find }))],
+    ],
     files && ["adding", [name, files], () => uploads(name, files)],
-    ["added", [name, uploadsKey()], () => uploaded(name)],
-    ["documents", listing, () => documents(state, name, records, writable)],
+    ["added", [name, sent], () => uploaded(name)],
+    ["documents", listing, () => documents(state, name, writable)],
     ["fields", [name, revisionOf("contents")], () => fields(name)],
-    !files && ["read-only", [], () => h("p", { class: "small soft" }, TEXT.readOnly)],
+    !files && ["read-only", [], () => h("p.small.soft", TEXT.readOnly)],
   ];
-  const [top] = regions(main, [
+  regions(main, [
     ["head", [name, state.indexes], () => head(state, name)],
-    ["condition", [name, all.revision], () => condition(all, name)],
-    ...(records.length ? inside : []),
+    ["condition", [name, all.revision], () => (all.problem ? problems(all.problem) : condition(infos, name))],
+    ...(all.value && name ? inside : []),
   ]);
-  top.id = "library";
 }
 
 function head(state, name) {
   const choices = several(state).map((each) => [each, each]);
-  const which =
-    choices.length > 1
-      ? select(TEXT.index, choices, name, (value) => change({ of: value, chunk: "", doc: "" }))
-      : bdi(name);
-  return h("h1", {}, TEXT.files, " · ", which);
-}
-
-function condition(all, name) {
-  if (all.problem) return problems(all.problem);
-  const info = all.value?.indexes.find((each) => each.name === name);
-  if (!info) return [];
-  const { points_count: total, indexed_vectors_count: embedded, vector_size: width } = info;
-  const told = unusable(info);
-  return [
-    told && h("p", { class: "notice" }, told),
-    width > 0 && total > embedded && h("p", { class: "notice" }, TEXT.notEmbedded(total - embedded)),
-  ];
-}
-
-function fields(name) {
-  const record = contents(name);
-  if (record.problem) return problems(record.problem);
-  if (!record.value?.fields.length) return [];
-  const values = ({ min, max, examples }) =>
-    min != null ? TEXT.range(min, max) : (examples ?? []).slice(0, 5).join(", ");
-  const row = (field) => [
-    headCell(field.name),
-    (field.types ?? []).join(", "),
-    numberCell(shortNumber(field.count)),
-    bdi(values(field)),
-  ];
+  const choose = (of) => change({ of, chunk: "", doc: "", find: "" });
   return h(
-    "details",
-    {},
-    h("summary", {}, TEXT.fields(record.value.fields.length)),
-    table(TEXT.fieldsToFilter, TEXT.fieldColumns, record.value.fields.map(row)),
+    "h1",
+    { id: "library" },
+    TEXT.files,
+    " · ",
+    choices.length > 1 ? select(TEXT.index, choices, name, choose) : bdi(name ?? ""),
   );
 }
 
-function search() {
-  const name = h("input", {
-    type: "search",
-    id: "document",
-    value: wanted,
-    "aria-label": TEXT.partOfName,
-    placeholder: TEXT.partOfName,
-    dir: "auto",
-  });
-  const find = (event) => {
-    event.preventDefault();
-    [wanted, cursors] = [name.value.trim(), [""]];
-    dispatchEvent(new Event("changed"));
-  };
-  return h("form", { class: "filter-row", role: "search", onsubmit: find }, name, h("button", {}, TEXT.find));
+function condition(infos, name) {
+  const info = infos.find((each) => each.name === name);
+  const told = unusable(info);
+  const waiting = info?.vector_size > 0 && info.points_count - info.indexed_vectors_count;
+  return [told && h("p.notice", told), waiting > 0 && h("p.notice", TEXT.notEmbedded(waiting))];
 }
 
-function listed(index, cursor) {
-  const query = { index, limit: PAGE, cursor, name: wanted };
-  return once("documents", query, (signal) => get("/v1/documents", query, signal));
+function fields(name) {
+  const { value, problem } = contents(name);
+  if (problem) return problems(problem);
+  if (!value?.fields.length) return [];
+  const row = ({ name, types = [], count, min, max, examples = [] }) => [
+    headCell(name),
+    types.join(", "),
+    numberCell(shortNumber(count)),
+    bdi(min != null ? TEXT.range(min, max) : examples.slice(0, 5).join(", ")),
+  ];
+  return h(
+    "details",
+    h("summary", TEXT.fields(value.fields.length)),
+    table(TEXT.fieldsToFilter, TEXT.fieldColumns, value.fields.map(row)),
+  );
 }
 
-function documents(state, index, records, writable) {
-  const known = records.filter(({ value }) => value).map(({ value }) => value);
+function documents(state, index, writable) {
+  const records = cursors.map((cursor) =>
+    fetched("documents", "/v1/documents", { index, limit: PAGE, cursor, name: state.find }),
+  );
+  const all = records.flatMap(({ value }) => value?.documents ?? []);
+  const [first, last] = [records[0].value, records.at(-1).value];
   const failed = records.find(({ problem }) => problem);
-  const all = known.flatMap((each) => each.documents);
-  const next = known.length === records.length && known.at(-1)?.next_cursor;
   const more = () => {
-    cursors = [...cursors, next];
-    dispatchEvent(new Event("changed"));
+    cursors = [...cursors, last.next_cursor];
+    changed();
   };
-  const none =
-    known.length > 0 && !all.length && h("p", { class: "quiet" }, wanted ? TEXT.noSuchName : TEXT.noDocuments);
+  const rows = all.map((each) => row(state, index, each, writable));
+  const none = first && h("p.quiet", state.find ? TEXT.noSuchName : TEXT.noDocuments);
   return [
-    h("h2", { class: "minor" }, TEXT.documents, " ", h("span", { class: "soft number" }, shortNumber(known[0]?.total))),
-    all.length > 0 &&
-      table(
-        TEXT.documents,
-        TEXT.documentColumns,
-        all.map((each) => row(state, index, each, writable)),
-      ),
-    none,
+    h("h2", TEXT.documents, " ", h("span.soft.number", shortNumber(first?.total))),
+    rows.length ? table(TEXT.documents, TEXT.documentColumns, rows) : none,
     failed && problems(failed.problem),
-    next && h("p", {}, h("button", { id: "more", onclick: more }, TEXT.more)),
-    h("p", { class: "small soft" }, TEXT.skippedFiles),
+    last?.next_cursor && h("p", h("button", { id: "more", onclick: more }, TEXT.more)),
+    h("p.small.soft", TEXT.skippedFiles),
   ];
 }
 
-function row(state, index, each, writable) {
-  const open = () => change({ doc: each.id, chunk: "", at: "", of: state.indexes ? index : "" });
-  const place = h("td", {}, writable && link(TEXT.remove, forgetIt, { class: "link small" }));
-  const name = nameOf({ ...each, source: each.id, document_id: each.id });
-  const title = link(bdi(name), open);
-  const id = name !== each.id && h("div", { class: "small soft" }, bdi(each.id));
-  return [[title, id], numberCell(shortNumber(each.chunks)), place];
-
-  async function forgetIt() {
-    if (!confirm(TEXT.removeDocument(each.id))) return;
+function row(state, index, { id, title, chunks }, writable) {
+  const forgetIt = async () => {
+    if (!confirm(TEXT.removeDocument(id))) return;
     try {
-      await remove("/v1/documents", { index, id: each.id });
+      await remove("/v1/documents", { index, id });
       say(TEXT.removed);
       forgetContents();
-    } catch (error) {
-      fill(place, problems(Problem.of(error)));
+    } catch (problem) {
+      fill(place, problems(problem));
     }
-  }
+  };
+  const place = h("td", writable && link(TEXT.remove, forgetIt, { class: "link small" }));
+  const name = nameOf({ title, source: id });
+  const open = () => change({ doc: id, chunk: "", at: "", of: state.indexes ? index : "" });
+  return [[link(bdi(name), open), name !== id && h("div.small.soft", bdi(id))], numberCell(shortNumber(chunks)), place];
 }

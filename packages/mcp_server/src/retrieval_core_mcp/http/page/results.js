@@ -1,17 +1,17 @@
 // What a search found, asked once for all views, and its cards.
 
 import { post } from "./api.js";
-import { bdi, h, link } from "./dom.js";
+import { bdi, h, link, searching } from "./dom.js";
 import { formOf } from "./markdown.js";
 import { opening, questionOf, rowsOf } from "./query.js";
 import { reading } from "./reading.js";
 import { change, forget, once } from "./store.js";
-import { unitSpans } from "./text.js";
+import { joined, unitSpans } from "./text.js";
 import { FALLBACKS, TEXT, isPdf, lineRange, pageRange, rowRange } from "./words.js";
 
 const LONG = 700;
 
-export function searched(state, more = {}) {
+export function searched(state, more) {
   const asked = questionOf(state, { allow_degraded: true, ...more });
   return once("search", asked, async (signal) => {
     const found = await post("/v1/explain", asked, signal);
@@ -19,43 +19,46 @@ export function searched(state, more = {}) {
   });
 }
 
-export function problems(problem) {
-  if (problem.isCancelled) return [];
-  const told = problem.messages.map((message) => h("p", { class: "notice", role: "alert" }, message));
-  const again = h("p", {}, h("button", { type: "button", onclick: () => forget() }, TEXT.tryAgain));
-  return problem.canRetry ? [...told, again] : told;
+const again = () => h("button", { onclick: () => forget() }, TEXT.tryAgain);
+
+export function problems({ isCancelled, messages, canRetry }) {
+  if (isCancelled) return [];
+  return [messages.map((message) => h("p.notice", { role: "alert" }, message)), canRetry && h("p", again())];
 }
 
-// Everything that failed or fell back, without what is known from elsewhere.
-export function fallbacks(found, known = []) {
+export function outcome({ problem, value }, render) {
+  if (problem) return problems(problem);
+  return value ? render(value) : searching();
+}
+
+// Everything that failed or fell back, without what is known.
+export function fallbacks({ degraded = [] }, known = []) {
   const isNew = (each) => !known.some(({ stage, reason }) => stage === each.stage && reason === each.reason);
-  return (found.degraded ?? [])
+  return degraded
     .filter(isNew)
-    .map(({ stage, reason }) => h("p", { class: "notice" }, h("strong", {}, FALLBACKS[stage] ?? stage), `: ${reason}`));
+    .map(({ stage, reason }) => h("p.notice", h("strong", FALLBACKS[stage] ?? stage), `: ${reason}`));
 }
-
-// A warning about a filter is no failure of the search.
-export const isIncomplete = (found) => (found.degraded ?? []).some(({ stage }) => stage !== "filter");
 
 export function openChunk(state, id, index, at = "") {
   change({ ...opening(state, id, index), at });
 }
 
-export function nothing(state, found) {
-  const again = h("button", { type: "button", onclick: () => forget() }, TEXT.tryAgain);
-  if (isIncomplete(found)) return h("div", { class: "quiet" }, h("p", {}, TEXT.incomplete), again);
-  const hint = state.filters
+export function opener(state, hit, more) {
+  return link(bdi(nameOf(hit)), () => openChunk(state, hit.id, hit.index), more);
+}
+
+export function nothing({ filters }, { degraded = [] }) {
+  // A warning about a filter is no failure of the search.
+  if (degraded.some(({ stage }) => stage !== "filter")) return h("div.quiet", h("p", TEXT.incomplete), again());
+  const hint = filters
     ? [TEXT.narrow, " ", link(TEXT.withoutFilter, () => change({ filters: "" }))]
     : [TEXT.isItThere, " ", link(TEXT.lookAtFiles, () => change({ view: "index" }))];
-  return h("div", { class: "quiet" }, h("p", {}, TEXT.nothing), h("p", {}, hint));
+  return h("div.quiet", h("p", TEXT.nothing), h("p", hint));
 }
 
 export function cards(state, found) {
-  return h(
-    "ol",
-    { class: "hits" },
-    found.results.map((hit) => card(state, hit)),
-  );
+  const all = found.results.map((hit) => card(state, hit));
+  return all.length ? h("ol.hits", all) : nothing(state, found);
 }
 
 // Mark the card that is open, and those that the answer cites: `cited` has the numbers of its sources by the ids of
@@ -66,8 +69,8 @@ export function mark(region, state, cited) {
     card.classList.toggle("is-open", chunk === state.chunk && index === state.of);
     const number = cited.get(index ? `${index}:${chunk}` : chunk);
     const label = card.querySelector(".cited");
-    label.hidden = number === undefined;
-    label.textContent = number === undefined ? "" : TEXT.cited(number);
+    label.hidden = !number;
+    label.textContent = number ? TEXT.cited(number) : "";
   }
 }
 
@@ -78,6 +81,15 @@ export function crumbOf(hit, text = "") {
   return path.slice(0, isTwice ? -1 : undefined).join(" › ");
 }
 
+// Where a chunk is: its index if several are searched, the headings above it, and its pages, lines or rows.
+export const placeOf = (hit, text) =>
+  joined(
+    hit.index && TEXT.inIndex(hit.index),
+    crumbOf(hit, text),
+    pageRange(hit.page_span, hit.source) || lineRange(hit.lines),
+    rowRange(hit),
+  );
+
 // The title of a document. That of a PDF may be any line of it, so its file is named.
 export function nameOf({ title, source, document_id: id }) {
   return isPdf({ source }) ? source.split("/").at(-1) : title || source || id;
@@ -86,44 +98,26 @@ export function nameOf({ title, source, document_id: id }) {
 function card(state, hit) {
   const marks = unitSpans(hit.text, hit.highlights).map(([start, end]) => ({ kind: "hit", start, end }));
   const isLong = hit.text.length > LONG;
-  const body = h(
-    "div",
-    { class: `passage${isLong ? " is-short" : ""}`, dir: "auto" },
-    reading(hit.text, { form: formOf(hit.source), marks, level: 3 }),
-  );
-  const more =
-    isLong &&
-    link(TEXT.showAll, ({ target }) => {
-      body.classList.remove("is-short");
-      target.remove();
-    });
-  const place = [
-    hit.index && TEXT.inIndex(hit.index),
-    crumbOf(hit, hit.text),
-    pageRange(hit.page_span, hit.source),
-    !hit.page_span && lineRange(hit.lines),
-    rowRange(hit),
-  ]
-    .filter(Boolean)
-    .join(" · ");
-  const title = h(
-    "button",
-    { id: `hit-${hit.rank}`, onclick: () => openChunk(state, hit.id, hit.index) },
-    bdi(nameOf(hit)),
-  );
+  const text = reading(hit.text, { form: formOf(hit.source), marks });
+  const body = h(isLong ? "div.passage.is-short" : "div.passage", { dir: "auto" }, text);
+  const showAll = ({ target }) => {
+    body.classList.remove("is-short");
+    target.remove();
+  };
+  const place = placeOf(hit, hit.text);
+  const filtered = rowsOf(state.filters).map(({ field }) => field);
+  const kept = Object.entries(hit.metadata ?? {})
+    .filter(([field]) => filtered.includes(field))
+    .map(([field, value]) => `${field}: ${[value].flat().join(", ")}`);
   const found = (hit.found_by ?? []).map(({ kind, text }) => (text ? `“${text}”` : kind)).join(", ");
-  const kept = [...new Set((rowsOf(state.filters) ?? []).map(({ field }) => field))]
-    .filter((field) => Object.hasOwn(hit.metadata ?? {}, field))
-    .map((field) => `${field}: ${[hit.metadata[field]].flat().join(", ")}`)
-    .join(" · ");
   return h(
-    "li",
-    { class: "hit", "data-chunk": hit.id, "data-index": hit.index ?? "" },
-    h("h2", {}, title, h("span", { class: "cited", hidden: true })),
-    h("p", { class: "place" }, bdi(hit.source ?? hit.document_id), place && ` · ${place}`),
-    kept && h("p", { class: "place" }, bdi(kept)),
+    "li.hit",
+    { "data-chunk": hit.id, "data-index": hit.index ?? "" },
+    h("h2", opener(state, hit, { id: `hit-${hit.rank}` }), h("span.cited", { hidden: true })),
+    h("p.small.soft", bdi(hit.source ?? hit.document_id), place && ` · ${place}`),
+    kept.length > 0 && h("p.small.soft", bdi(joined(...kept))),
     body,
-    more,
-    found && h("p", { class: "small soft" }, TEXT.foundFor(found)),
+    isLong && link(TEXT.showAll, showAll),
+    found && h("p.small.soft", TEXT.foundFor(found)),
   );
 }

@@ -1,18 +1,20 @@
 // The source beside the results: a chunk in its document with the words of the query and the cited words marked.
 
-import { Problem, address, get, part, post } from "./api.js";
+import { hideTip } from "./answer.js";
+import { address, part, post } from "./api.js";
 import { bdi, copyButton, draw, facts, fill, h, link, regions } from "./dom.js";
 import { fenceAfter, formOf } from "./markdown.js";
-import { hasPictures, partOf, pictures } from "./parts.js";
-import { quoteOf, sourceIndex } from "./query.js";
+import { partOf, pictures } from "./parts.js";
+import { quoteOf, rowsOf, sourceIndex } from "./query.js";
 import { reading } from "./reading.js";
 import { nameOf, openChunk, problems, searched } from "./results.js";
-import { change, changed, once, read, revisionOf } from "./store.js";
-import { countPoints, offsets } from "./text.js";
+import { change, changed, fetched, read, revisionOf } from "./store.js";
+import { offsets, shorten } from "./text.js";
 import { TEXT, citationOf, day, lineRange, pageRange, rowRange } from "./words.js";
 
 const AROUND = 12_000;
 const MOST_FIELDS = 30;
+const LONGEST_FIELD = 300;
 const panel = document.getElementById("source");
 let shown = "";
 let before = null;
@@ -21,247 +23,207 @@ let isInView = false;
 let isText = false; // instead of the pictures of a PDF
 
 export function closeSource() {
-  const { view, of } = read();
-  const { chunk } = read();
+  const { view, of, chunk } = read();
   change({ chunk: "", doc: "", at: "", of: view === "index" ? of : "" });
   const back = before?.isConnected ? before : document.querySelector(`.hit[data-chunk="${CSS.escape(chunk)}"] button`);
   back?.focus();
+  hideTip(); // of the number that the source was opened from
 }
 
 export function showSource(state) {
   const key = state.chunk || state.doc ? JSON.stringify([sourceIndex(state), state.chunk, state.doc, state.at]) : "";
-  document.body.classList.toggle("with-source", Boolean(key));
-  panel.hidden = !key;
   const isNew = key !== shown;
   const wasClosed = !shown;
-  if (isNew && key) {
-    if (!shown) before = document.activeElement;
-    [parts, isInView, isText] = [[], false, false];
-  }
+  panel.hidden = !key;
   shown = key;
   if (!key) return;
-  if (!panel.firstElementChild) fill(panel, h("header", {}), h("div", {}));
+  if (!panel.firstElementChild) fill(panel, h("header"), h("div"));
   const [head, body] = panel.children;
-  const { title, chunk, content, isComplete } = contentOf(state);
-  const hits = foundBy(state).map(({ id, index }) => [id, index]);
-  draw(head, JSON.stringify([key, title, hits, Boolean(chunk)]), () => header(state, title, chunk));
-  regions(
-    body,
-    content.filter(Boolean).map(([name, known, render]) => [name, [key, known], render]),
-  );
   if (isNew) {
+    if (wasClosed) before = document.activeElement;
+    [parts, isInView, isText] = [[], false, false];
+    fill(body);
     panel.scrollTop = 0;
-    if (wasClosed) document.getElementById("close")?.focus();
   }
-  if (isComplete && !isInView) {
-    isInView = true;
-    bringIntoView();
-  }
-}
-
-function header(state, title, chunk) {
-  const close = h("button", { id: "close", onclick: closeSource, "aria-label": TEXT.closeSource }, TEXT.close);
-  const isLocal = /^(localhost|127\.|\[::1\])/.test(location.hostname);
-  const copies = chunk && [
-    copyButton(TEXT.copyCitation, () => citationOf({ ...chunk.fields, index: state.of })),
-    copyButton(TEXT.copyLink, () => location.href, isLocal ? TEXT.localLink : TEXT.copied),
-    h("details", { class: "menu" }, h("summary", {}, TEXT.details), h("div", {}, about(chunk), actions(state, chunk))),
-  ];
-  return [
-    h("h2", {}, bdi(title)),
-    h("div", { class: "actions" }, steps(state), close),
-    copies && h("div", { class: "actions small" }, copies),
-  ];
-}
-
-function steps(state) {
+  const { title, content, chunk, note } = contentOf(state);
   const hits = foundBy(state);
-  const at = hits.findIndex(({ id, index }) => id === state.chunk && (index ?? "") === state.of);
-  if (at === -1 || hits.length < 2) return null;
-  const step = (by, name, sign) => {
-    const hit = hits[at + by];
-    const open = () => openChunk(state, hit.id, hit.index);
-    return h("button", { id: name, "aria-label": TEXT[name], disabled: !hit, onclick: open }, sign);
-  };
-  return [step(-1, "previousResult", "↑"), step(1, "nextResult", "↓")];
+  const known = [key, title, hits.map(({ id, index }) => [id, index]), Boolean(chunk), note];
+  draw(head, known, () => header(state, title, hits, chunk, note));
+  regions(body, content);
+  if (wasClosed) document.getElementById("close")?.focus();
+  if (!isInView && !body.querySelector(".loading")) bringIntoView();
 }
 
+function header(state, title, hits, chunk, note) {
+  const at = hits.findIndex(({ id, index = "" }) => id === state.chunk && index === state.of);
+  const step = (hit, id, sign) => {
+    const onclick = () => openChunk(state, hit.id, hit.index);
+    return h("button", { id, "aria-label": TEXT[id], disabled: !hit, onclick }, sign);
+  };
+  const isLocal = /^(localhost|127\.|\[::1\])/.test(location.hostname);
+  return [
+    h("h2", bdi(title)),
+    h(
+      "div.actions",
+      at >= 0 && hits.length > 1 && [step(hits[at - 1], "previousResult", "↑"), step(hits[at + 1], "nextResult", "↓")],
+      h("button", { id: "close", onclick: closeSource, "aria-label": TEXT.closeSource }, TEXT.close),
+    ),
+    chunk &&
+      h(
+        "div.actions.small",
+        copyButton(TEXT.copyCitation, () => citationOf({ ...chunk.fields, index: state.of })),
+        copyButton(TEXT.copyLink, () => location.href, isLocal ? TEXT.localLink : TEXT.copied),
+        h("details.menu", h("summary", TEXT.details), h("div", about(chunk.fields), actions(state, chunk))),
+      ),
+    note && h("p.notice.small", note),
+  ];
+}
+
+// A broken filter finds nothing, which the form says.
 function foundBy(state) {
-  if (!state.q) return [];
-  try {
-    return searched(state).value?.results ?? [];
-  } catch {
-    return []; // the filter is broken, which the form says
-  }
+  return (state.q && rowsOf(state.filters) && searched(state).value?.results) || [];
+}
+
+const WAITING = ["waiting", [], () => h("p.quiet.loading", TEXT.loading)];
+
+function failed(title, problem) {
+  const told = () => [problems(problem), problem.kind === "missing" && h("p.quiet", TEXT.gone)];
+  return { title, content: [["failed", [problem.messages], told]] };
 }
 
 function contentOf(state) {
   const index = sourceIndex(state);
-  const waiting = () => h("p", { class: "quiet" }, TEXT.loading);
-  const failed = ({ problem }, title = TEXT.sourceTitle) => ({
-    title,
-    content: [
-      [
-        "failed",
-        [problem.messages],
-        () => [problems(problem), problem.kind === "missing" && h("p", { class: "quiet" }, TEXT.gone)],
-      ],
-    ],
-  });
-  const chunk = state.chunk
-    ? once("chunk", [index, state.chunk], (signal) => get(`/v1/chunks/${part(state.chunk)}`, { index }, signal))
-    : null;
-  if (chunk?.problem) return failed(chunk);
-  if (chunk && !chunk.value) return { title: TEXT.sourceTitle, content: [["waiting", [], waiting]] };
-  const fields = chunk?.value.fields;
+  const record = state.chunk && fetched("chunk", `/v1/chunks/${part(state.chunk)}`, { index });
+  if (record.problem) return failed(TEXT.sourceTitle, record.problem);
+  const chunk = record.value;
+  if (record && !chunk) return { title: TEXT.sourceTitle, content: [WAITING] };
+  const fields = chunk?.fields;
   const name = fields?.document_id ?? state.doc;
   const title = fields ? nameOf(fields) : name;
-  const drawn = fields && hasPictures(fields) ? pictures(state, fields) : { all: [], isOver: true };
-  const known = { title, chunk: chunk?.value };
-  if (!drawn.isOver || (drawn.hasPages && !isText)) {
+  const { all, isOver, note } = pictures(state, fields);
+  if (!isOver || (all.length && !isText)) {
     const asText = () => {
       [isText, isInView] = [true, false];
       changed();
     };
-    const last = drawn.isOver ? ["as-text", [], () => link(TEXT.showText, asText)] : ["waiting", [], waiting];
-    return { ...known, content: [...drawn.all, last], isComplete: drawn.isOver };
+    const last = isOver ? ["as-text", [], () => link(TEXT.showText, asText)] : WAITING;
+    return { title, chunk, note, content: [...all, last] };
   }
-  if (!parts.length) parts = [fields?.span ? Math.max(0, startOf(fields) - AROUND / 2) : 0];
+  if (!parts.length) parts = [Math.max(0, (fields?.span?.[0] ?? 0) - AROUND / 2)];
   const records = parts.map((offset) =>
-    once("document", [index, name, offset], (signal) =>
-      get(`/v1/documents/${part(name)}`, { index, offset, limit: AROUND }, signal),
-    ),
+    fetched("document", `/v1/documents/${part(name)}`, { index, offset, limit: AROUND }),
   );
-  const broken = records.find(({ problem }) => problem);
-  if (broken) return failed(broken, title);
-  const isComplete = records.every(({ value }) => value);
-  const text = ({ value }) => (value ? piecesOf(state, value, fields) : waiting());
-  const content = [
-    ...drawn.all,
-    ...records.map((record, place) => [
-      `text-${place}`,
-      [state.q, record.revision, revisionOf("search")],
-      () => text(record),
-    ]),
-    ["around", [parts, records.map(({ revision }) => revision)], () => around(name, records)],
-  ];
-  return { ...known, content, isComplete };
+  const problem = records.find((each) => each.problem)?.problem;
+  if (problem) return failed(title, problem);
+  const texts = records
+    .filter(({ value }) => value)
+    .map(({ value, revision }) => [
+      `text-${value.offset}`,
+      [state.q, revision, revisionOf("search")],
+      () => passages(state, value, fields),
+    ]);
+  const total = records.at(-1).value?.length;
+  const last = total == null ? WAITING : ["around", parts, () => around(name, total)];
+  return { title, chunk, note, content: [...all, ...texts, last] };
 }
 
-const startOf = ({ span }) => (Array.isArray(span) ? span[0] : span.start);
-
-function about({ fields }) {
-  const { source, page_span: pages, lines } = fields;
-  const told = [
+function about(fields) {
+  const { source, page_span: pages } = fields;
+  const textOf = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  const own = Object.entries(fields.metadata ?? {}).slice(0, MOST_FIELDS);
+  return facts([
     [TEXT.document, bdi(fields.document_id)],
-    [TEXT.section, fields.section_path?.join(" › ")],
-    [TEXT.place, pageRange(pages, source) || rowRange(fields) || lineRange(lines)],
+    [TEXT.section, fields.section_path.join(" › ")],
+    [TEXT.place, pageRange(pages, source) || rowRange(fields) || lineRange(fields.lines)],
     [TEXT.indexedAt, day(fields.timestamp)],
-  ];
-  const short = (value) => {
-    const text = typeof value === "string" ? value : JSON.stringify(value);
-    return text.length > 300 ? `${text.slice(0, 300)}…` : text;
-  };
-  const own = Object.entries(fields.metadata ?? {})
-    .slice(0, MOST_FIELDS)
-    .map(([label, value]) => [bdi(label), bdi(short(value))]);
-  return facts([...told, ...own]);
+    ...own.map(([label, value]) => [bdi(label), bdi(shorten(textOf(value), LONGEST_FIELD))]),
+  ]);
 }
 
 function actions(state, { text, metadata, fields }) {
   const told = h("span", { role: "status" });
   const compare = async () => {
     told.textContent = TEXT.comparing;
-    const path = address(`/v1/chunks/${part(fields.id)}/validate`, { index: sourceIndex(state) });
-    try {
-      const { validation_passed: isSound, mismatch_details: details, file_changed: isChanged } = await post(path, {});
-      told.textContent = isSound ? (isChanged ? TEXT.fileChanged : TEXT.unchanged) : TEXT.damaged(details);
-    } catch (error) {
-      const problem = Problem.of(error);
-      told.textContent = problem.kind === "missing" ? TEXT.chunkGone : problem.message;
-    }
+    told.textContent = await compared(fields.id, sourceIndex(state));
   };
-  const isWeb = /^https?:\/\//i.test(metadata?.url ?? "");
+  const url = metadata?.url;
   return h(
-    "p",
-    { class: "actions small" },
-    isWeb && h("a", { href: metadata.url, target: "_blank", rel: "noreferrer noopener" }, TEXT.openOriginal),
+    "p.actions.small",
+    /^https?:\/\//i.test(url) && h("a", { href: url, target: "_blank", rel: "noreferrer noopener" }, TEXT.openOriginal),
     copyButton(TEXT.copyQuote, () => text.trim()),
     link(TEXT.compareSource, compare),
     told,
   );
 }
 
-function around(name, records) {
-  const last = records.at(-1).value;
-  if (!last) return null;
-  const end = last.offset + countPoints(last.text);
+async function compared(id, index) {
+  try {
+    const found = await post(address(`/v1/chunks/${part(id)}/validate`, { index }), {});
+    if (!found.validation_passed) return TEXT.damaged(found.mismatch_details);
+    return found.file_changed ? TEXT.fileChanged : TEXT.unchanged;
+  } catch ({ kind, message }) {
+    return kind === "missing" ? TEXT.chunkGone : message;
+  }
+}
+
+function around(name, total) {
+  const end = parts.at(-1) + AROUND;
   const more = () => {
     parts = [...parts, end];
     changed();
   };
-  return [
-    end < last.length && h("button", { id: "read-on", onclick: more }, TEXT.readOn),
-    records[0].value?.offset > 0 &&
-      h(
-        "p",
-        {},
-        link(TEXT.fromStart, () => change({ chunk: "", at: "", doc: name })),
-      ),
-  ];
+  const start = link(TEXT.fromStart, () => change({ chunk: "", at: "", doc: name }));
+  return [end < total && h("button", { id: "read-on", onclick: more }, TEXT.readOn), parts[0] > 0 && h("p", start)];
 }
 
-function piecesOf(state, document, fields) {
+function passages(state, document, fields) {
   const at = offsets(document.text);
+  const unit = (point) => at(Math.max(0, point - document.offset));
   const form = formOf(document.source ?? document.id);
-  const hits = new Map(foundBy(state).map((hit) => [hit.id, hit]));
-  const quote = quoteOf(state);
+  const hits = foundBy(state);
   const pieces = [];
   let [done, last, fence] = [0, "", ""];
-  const text = (from, to, isHit, marks = []) => {
-    const read = document.text.slice(from, to);
-    const shown = reading(read, { form, fence, marks, draw: DRAW });
-    if (form === "markdown") fence = fenceAfter(read, fence);
-    return h(
-      "div",
-      { class: `passage${isHit ? " is-hit" : ""}`, dir: "auto", "aria-current": isHit ? "true" : undefined },
-      shown,
-    );
+  const add = (from, to, marks, isHit) => {
+    const text = document.text.slice(from, to);
+    if (!marks && !text.trim()) return;
+    const inner = reading(text, { form, fence, marks, draw: DRAW });
+    if (form === "markdown") fence = fenceAfter(text, fence);
+    const kind = isHit ? "div.passage.is-hit" : "div.passage";
+    pieces.push(h(kind, { dir: "auto", "aria-current": isHit && "true" }, inner));
   };
   for (const each of document.chunks) {
-    const [start, end] = [each.start, each.end].map((point) => at(Math.max(0, point - document.offset)));
+    const [start, end] = [unit(each.start), unit(each.end)];
     if (end <= done) continue;
-    if (document.text.slice(done, start).trim()) pieces.push(text(done, start));
+    add(done, start);
     const begun = partOf(document, each);
-    if (begun && begun !== last) pieces.push(h("h3", { class: "part", dir: "auto" }, begun));
+    if (begun && begun !== last) pieces.push(h("h3.part.small.soft", { dir: "auto" }, begun));
     last = begun;
     const from = Math.max(done, start);
-    const marks = marksIn(document, each, from, hits.get(each.id), quote);
-    pieces.push(text(from, end, each.id === fields?.id, marks));
+    const marks = marksIn(state, each, hits, (point) => unit(point) - from);
+    add(from, end, marks, each.id === fields?.id);
     done = end;
   }
-  if (document.text.slice(done).trim()) pieces.push(text(done, document.text.length));
-  return h("div", {}, pieces);
+  add(done, document.text.length);
+  return h("div", pieces);
 }
 
-const DRAW = { quote: (_mark, inner) => h("mark", { class: "is-quote" }, inner) };
+const DRAW = { quote: (_mark, inner) => h("mark.is-quote", inner) };
 
 // The cited words in a chunk, and outside of them the words of the query, in units from where it is drawn.
-function marksIn(document, each, from, hit, quote) {
-  const words = (hit?.highlights ?? []).map(([start, end]) => ["hit", each.start + start, each.start + end]);
-  const spans = quote
-    ? [...words.filter(([, start, end]) => end <= quote[0] || start >= quote[1]), ["quote", ...quote]]
-    : words;
-  const at = offsets(document.text);
-  const place = (point) => at(Math.max(0, point - document.offset)) - from;
-  const marks = spans.map(([kind, start, end]) => ({ kind, start: place(start), end: place(end) }));
-  return marks.filter(({ start, end }) => end > Math.max(0, start));
+function marksIn(state, { id, start: first }, hits, place) {
+  const quote = quoteOf(state) ?? [0, 0];
+  const words = (hits.find((hit) => hit.id === id)?.highlights ?? [])
+    .map((span) => span.map((point) => first + point))
+    .filter(([start, end]) => end <= quote[0] || start >= quote[1]);
+  return [...words, quote]
+    .map((span) => ({ kind: span === quote ? "quote" : "hit", start: place(span[0]), end: place(span[1]) }))
+    .filter(({ start, end }) => end > Math.max(0, start));
 }
 
-// Bring the cited words into view, or the chunk: on the picture of its page, or in the text.
 function bringIntoView() {
   const wanted = [...(isText ? [] : [".pdf i", ".pdf"]), ".is-quote", ".is-hit"];
   const place = wanted.map((each) => panel.querySelector(each)).find(Boolean);
+  isInView = Boolean(place);
   if (!place) return;
   panel.scrollTop += place.getBoundingClientRect().top - panel.getBoundingClientRect().top - panel.clientHeight / 5;
 }

@@ -1,6 +1,6 @@
 // The one store: what is asked is in the address, what came of it is in the session. Views draw both.
 
-import { Problem, authorize } from "./api.js";
+import { Problem, authorize, get } from "./api.js";
 import { searchOf, stateOf } from "./query.js";
 
 const TOKEN = "retrieval-token";
@@ -24,10 +24,9 @@ addEventListener("popstate", changed);
 // `retrieval open` passes its token behind the #, which no server sees; it stays in this tab only.
 export function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given === null) return false;
+  if (given === null) return;
   keepToken(given);
-  history.replaceState(history.state, "", location.pathname + location.search);
-  return true;
+  history.replaceState(null, "", location.pathname + location.search);
 }
 
 export function keepToken(token) {
@@ -39,21 +38,16 @@ export function keepToken(token) {
 export const wantsToken = () => isRefused;
 export const hasToken = () => Boolean(sessionStorage.getItem(TOKEN));
 
-export function read() {
-  return stateOf(location.search);
-}
+export const read = () => stateOf(location.search);
+export const addressOf = (state) => searchOf(state) || location.pathname;
 
-export function addressOf(state) {
-  return searchOf(state) || location.pathname;
-}
-
-export function change(values, { replace = false } = {}) {
+export function change(values) {
   const next = addressOf({ ...read(), ...values });
   if (next === addressOf(read())) return;
-  history[replace ? "replaceState" : "pushState"](null, "", next);
-  for (const [key, record] of kept) {
+  history.pushState(null, "", next);
+  for (const record of kept.values()) {
     if (kept.size <= MOST_KEPT) break; // only here, so nothing goes that is drawn now
-    if (record.isOver) discard(key, record);
+    if (record.isOver) drop(record);
   }
   changed();
 }
@@ -78,34 +72,32 @@ export function once(name, asked, make) {
     return known;
   }
   const stopper = new AbortController();
-  const record = { value: undefined, problem: null, isOver: false, stopper, revision: 0, stop: () => stopper.abort() };
-  const keep = (value) => {
-    record.value = value;
-    count();
-    changed();
-  };
-  const count = () => {
+  const record = { name, key, problem: null, isOver: false, revision: 0, stop: () => stopper.abort() };
+  const tell = (values) => {
+    Object.assign(record, values);
     record.revision += 1;
-    revisions.set(name, (revisions.get(name) ?? 0) + 1);
+    revise(name);
+    changed();
   };
   kept.set(key, record);
   (async () => {
     try {
-      const made = await make(stopper.signal, keep);
-      if (made !== undefined) record.value = made;
+      const value = await make(stopper.signal, (soFar) => tell({ value: soFar }));
+      tell({ value: value ?? record.value, isOver: true });
     } catch (error) {
-      record.problem = Problem.of(error);
+      tell({ problem: Problem.of(error), isOver: true });
     }
-    record.isOver = true;
-    count();
-    changed();
   })();
   return record;
 }
 
-function discard(key, record) {
-  kept.delete(key);
-  record.stopper.abort();
+export function fetched(name, path, query = {}) {
+  return once(name, [path, query], (signal) => get(path, query, signal));
+}
+
+export function drop(record) {
+  if (kept.get(record.key) === record) kept.delete(record.key);
+  record.stop();
   if (record.value?.picture) URL.revokeObjectURL(record.value.picture);
 }
 
@@ -113,17 +105,16 @@ export function revisionOf(...names) {
   return names.reduce((sum, name) => sum + (revisions.get(name) ?? 0), 0);
 }
 
-export function drop(record) {
-  for (const [key, each] of kept) if (each === record) discard(key, each);
+function revise(name) {
+  revisions.set(name, revisionOf(name) + 1);
 }
 
 // Forget what was asked under some names, or all, so that it is asked again.
 export function forget(...names) {
-  for (const [key, record] of kept) {
-    const [name] = JSON.parse(key);
-    if (names.length && !names.includes(name)) continue;
-    discard(key, record);
-    revisions.set(name, (revisions.get(name) ?? 0) + 1);
+  for (const record of kept.values()) {
+    if (names.length && !names.includes(record.name)) continue;
+    drop(record);
+    revise(record.name);
   }
   changed();
 }
@@ -131,7 +122,7 @@ export function forget(...names) {
 // The turns of a conversation, which `talk` in the address names. A reload keeps them, another tab doesn't see them.
 export function turnsOf(talk) {
   try {
-    return talk ? (JSON.parse(sessionStorage.getItem(TALK + talk)) ?? []) : [];
+    return JSON.parse(sessionStorage.getItem(TALK + talk)) ?? [];
   } catch {
     return [];
   }

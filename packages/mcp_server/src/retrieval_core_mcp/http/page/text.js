@@ -1,14 +1,13 @@
 // Texts and places in them. The service counts code points, JavaScript counts UTF-16 units.
 
+export const joined = (...parts) => parts.filter(Boolean).join(" · ");
+
 // Return a function from places in code points, asked in ascending order, to places in UTF-16 units.
 export function offsets(text) {
   let [points, units] = [0, 0];
   return (wanted) => {
     if (wanted < points) [points, units] = [0, 0];
-    while (points < wanted && units < text.length) {
-      units += text.codePointAt(units) > 0xffff ? 2 : 1;
-      points += 1;
-    }
+    for (; points < wanted && units < text.length; points += 1) units += text.codePointAt(units) > 0xffff ? 2 : 1;
     return units;
   };
 }
@@ -27,15 +26,8 @@ export function unitSpans(text, spans) {
   return found;
 }
 
-export function countPoints(text) {
-  let count = 0;
-  for (let at = 0; at < text.length; count += 1) at += text.codePointAt(at) > 0xffff ? 2 : 1;
-  return count;
-}
-
-export function shorten(text, most = 280) {
-  if (text.length <= most) return text;
-  const points = [...text.slice(0, 2 * most + 2)];
+export function shorten(text, most) {
+  const points = [...text];
   return points.length > most ? `${points.slice(0, most).join("")}…` : text;
 }
 

@@ -1,29 +1,24 @@
 // Files that are dropped on the page: each is sent and indexed, and goes on if another view is shown.
 
-import { Problem, address, stream } from "./api.js";
+import { address, stream } from "./api.js";
 import { bdi, h, link, say } from "./dom.js";
 import { forgetContents } from "./corpus.js";
 import { changed } from "./store.js";
 import { TEXT, size } from "./words.js";
 
 const AT_ONCE = 2;
-const sent = [];
-let revision = 0;
-let underWay = 0;
+
+export const sent = [];
 
 // What is sent ends with the page, so the browser asks before it leaves.
 const stay = (event) => event.preventDefault();
 
-export const uploadsKey = () => revision;
-
 function tell(line, values) {
   Object.assign(line, values);
-  revision += 1;
   changed();
 }
 
 export function uploads(index, accepted) {
-  const take = (files) => send(index, accepted, [...files]);
   const choose = h("input", {
     type: "file",
     multiple: true,
@@ -32,97 +27,75 @@ export function uploads(index, accepted) {
     id: "files",
     tabIndex: -1,
     "aria-label": TEXT.filesToIndex,
-    onchange: () => take(choose.files),
+    onchange: () => send(index, accepted, choose.files),
   });
-  const kinds = accepted.suffixes.map((each) => each.slice(1)).join(", ");
+  const over = (event) => {
+    event.preventDefault();
+    area.classList.toggle("is-over", event.type === "dragover");
+    if (event.type === "drop") send(index, accepted, event.dataTransfer.files);
+  };
   const area = h(
-    "div",
-    { class: "drop" },
+    "div.drop.quiet",
+    { ondragover: over, ondragleave: over, ondrop: over },
     TEXT.dropHere,
     " ",
     link(TEXT.chooseFiles, () => choose.click(), { id: "choose" }),
     choose,
     h(
-      "details",
-      { class: "small" },
-      h("summary", {}, TEXT.accepted(size(accepted.max_bytes)), " ", TEXT.kinds),
-      h("p", {}, kinds),
+      "details.small",
+      h("summary", TEXT.accepted(size(accepted.max_bytes)), " ", TEXT.kinds),
+      h("p", accepted.suffixes.map((each) => each.slice(1)).join(", ")),
     ),
   );
-  const over = (isOver) => (event) => {
-    event.preventDefault();
-    area.classList.toggle("is-over", isOver);
-  };
-  area.addEventListener("dragover", over(true));
-  area.addEventListener("dragleave", over(false));
-  area.addEventListener("drop", (event) => {
-    over(false)(event);
-    take(event.dataTransfer.files);
-  });
   return area;
 }
 
 export function uploaded(index) {
-  const lines = sent
-    .filter((line) => line.index === index)
-    .map(({ name, bytes, told, share, isOver, isFailed }) =>
-      h(
-        "li",
-        { class: isFailed ? "is-failed" : "" },
-        bdi(name),
-        h("span", { class: "soft" }, ` ${size(bytes)} · `),
-        h(isFailed ? "strong" : "span", {}, told),
-        " ",
-        !isOver && h("progress", { "aria-label": name, value: share }),
-      ),
+  const one = ({ file, told, share, isOver, isFailed }) =>
+    h(
+      isFailed ? "li.is-failed" : "li",
+      bdi(file.name),
+      h("span.soft", ` ${size(file.size)} · `),
+      h(isFailed ? "strong" : "span", told),
+      " ",
+      !isOver && h("progress", { "aria-label": file.name, value: share }),
     );
-  return h("ul", { class: "uploads small", "aria-label": TEXT.addedFiles }, lines);
+  const lines = sent.filter((line) => line.index === index);
+  return h("ul.uploads.small", { "aria-label": TEXT.addedFiles }, lines.map(one));
 }
 
 async function send(index, accepted, files) {
-  const waiting = files.map((file) => {
-    const line = { index, name: file.name, bytes: file.size, told: TEXT.waiting, isOver: false, isFailed: false };
-    sent.push(line);
-    return { file, line };
-  });
-  tell({}, {});
+  const lines = [...files].map((file) => ({ index, file, told: TEXT.waiting }));
+  const waiting = [...lines];
+  sent.push(...lines);
+  changed();
   addEventListener("beforeunload", stay);
-  underWay += 1;
-  let [indexed, failed] = [0, 0];
   const work = async () => {
-    for (let next = waiting.shift(); next; next = waiting.shift()) {
-      if (await one(index, accepted, next.file, next.line)) indexed += 1;
-      else failed += 1;
-    }
+    while (waiting.length) await sendOne(waiting.shift(), accepted);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
-  underWay -= 1;
-  if (!underWay) removeEventListener("beforeunload", stay);
-  say(TEXT.uploadsOver(indexed, failed));
-  if (indexed) forgetContents();
+  if (sent.every(({ isOver }) => isOver)) removeEventListener("beforeunload", stay);
+  const failed = lines.filter(({ isFailed }) => isFailed).length;
+  say(TEXT.uploadsOver(lines.length - failed, failed));
+  if (failed < lines.length) forgetContents();
 }
 
-async function one(index, { suffixes, max_bytes: most }, file, line) {
-  const ending = file.name.includes(".") ? file.name.slice(file.name.lastIndexOf(".")).toLowerCase() : "";
-  let last = { reason: TEXT.noReason };
+async function sendOne(line, { suffixes, max_bytes: most }) {
+  const { name, size: found } = line.file;
+  let last = {};
   try {
-    if (!suffixes.includes(ending)) throw new Problem("request", [TEXT.unreadableKind]);
-    if (file.size > most) throw new Problem("request", [TEXT.tooLarge(size(file.size), size(most))]);
+    if (!suffixes.some((each) => name.toLowerCase().endsWith(each))) throw new Error(TEXT.unreadableKind);
+    if (found > most) throw new Error(TEXT.tooLarge(size(found), size(most)));
     tell(line, { told: TEXT.sending });
-    await stream(address("/v1/files", { name: file.name, index }), file, (event) => {
+    await stream(address("/v1/files", { name, index: line.index }), line.file, (event) => {
       last = event;
-      if (event.type === "received") tell(line, { told: TEXT.reading });
-      if (event.type === "progress") tell(line, { told: TEXT.progress(event), share: shareOf(event) });
+      const { type, embedded, to_embed: all } = event;
+      if (type === "received") tell(line, { told: TEXT.reading });
+      if (type === "progress") tell(line, { told: TEXT.progress(event), share: all > 0 && embedded / all });
     });
-    if (last.type !== "done") throw new Problem("failed", [last.reason]);
+    if (last.type !== "done") throw new Error(last.reason ?? TEXT.noReason);
     tell(line, { told: TEXT.indexed(last), isOver: true });
-    return true;
-  } catch (problem) {
-    tell(line, { told: TEXT.notIndexed(Problem.of(problem).message), isOver: true, isFailed: true });
-    return false;
+  } catch ({ message }) {
+    tell(line, { told: TEXT.notIndexed(message), isOver: true, isFailed: true });
   }
-}
-
-function shareOf({ embedded, to_embed: all }) {
-  return all ? embedded / all : undefined;
 }

@@ -1,80 +1,67 @@
 // What is drawn of an answer: its marks in places of its text, what is to be doubted, the line of trust, and a copy.
 
-import { offsets } from "./text.js";
+import { joined, offsets } from "./text.js";
 import { DOUBTS, KINDS, citationOf, count, duration, isPdf, level } from "./words.js";
 
-// Return the marks over an answer's text, in units: `doubt` for a sentence, `chip` or `invented` for a `[n]` that the
-// service names, and for the same number where a written sentence repeats it. What is extracted may quote such numbers.
-// A number that the answer's sources don't have may still be one of the passages.
-export function marksOf(answer, passages = []) {
-  const at = offsets(answer.text);
+// Return the marks over an answer's text, in units: `doubt` for a sentence, `chip` for a `[n]` that the service names,
+// and for the same number where a written sentence repeats it. What is extracted may quote such numbers. A number that
+// the answer's sources don't have may still be one of the passages, and has no source if it is invented.
+export function marksOf({ text, kind, sentences = [], sources = [] }, passages = []) {
+  const at = offsets(text);
   const span = ([start, end]) => ({ start: at(start), end: at(end) });
   const marks = [];
-  for (const sentence of answer.sentences ?? []) {
+  for (const sentence of sentences) {
+    const { start, end } = span(sentence.span);
     const doubt = doubtOf(sentence);
-    if (doubt) marks.push({ kind: "doubt", ...span(sentence.span), ...doubt });
-    for (const each of sentence.attributions ?? []) {
-      if (!each.marker) continue;
-      const source =
-        each.citation ?? [...(answer.sources ?? []), ...passages].find(({ number }) => number === each.number);
-      const kind = each.problem === "unknown" || !source ? "invented" : "chip";
-      const mark = { kind, number: each.number, source, problem: each.problem ?? null };
-      const first = span(each.marker);
+    if (doubt) marks.push({ kind: "doubt", start, end, ...doubt });
+    for (const { number, marker, citation, problem } of sentence.attributions ?? []) {
+      if (!marker) continue;
+      const source = citation ?? [...sources, ...passages].find((each) => each.number === number);
+      const mark = { kind: "chip", number, source, problem: problem ?? (!source && "unknown") };
+      const first = span(marker);
       marks.push({ ...mark, ...first });
-      if (answer.kind !== "written") continue;
-      const { start, end } = span(sentence.span);
-      const said = `[${each.number}]`;
-      for (
-        let next = answer.text.indexOf(said, start);
-        next >= 0 && next < end;
-        next = answer.text.indexOf(said, next + 1)
-      )
-        if (next !== first.start) marks.push({ ...mark, start: next, end: next + said.length });
+      const repeated = kind === "written" ? text.slice(start, end).matchAll(`\\[${number}\\]`) : [];
+      for (const said of repeated) {
+        const place = start + said.index;
+        if (place !== first.start) marks.push({ ...mark, start: place, end: place + said[0].length });
+      }
     }
   }
   return marks;
 }
 
-// Return why a sentence is doubted, with the words that decide, or null.
-export function doubtOf(sentence) {
-  const { check } = sentence;
-  const problems = (sentence.attributions ?? []).map(({ problem }) => problem).filter(Boolean);
-  let problem = null;
-  if (check?.verdict === "contradicted" || problems.includes("contradicted")) problem = "contradicted";
-  else if (check?.verdict === "not_found" || sentence.needs_source) problem = "unsupported";
-  else if (problems.length) problem = problems[0];
-  if (!problem) return null;
-  return { problem, reason: check?.reason || DOUBTS[problem] || problem, quote: check?.quote?.text ?? "" };
+export function doubtOf({ check, attributions = [], needs_source: isBare }) {
+  const problems = attributions.map((each) => each.problem);
+  let problem = problems.find(Boolean);
+  if ([check?.verdict, ...problems].includes("contradicted")) problem = "contradicted";
+  else if (check?.verdict === "not_found" || isBare) problem = "unsupported";
+  return problem ? { problem, reason: check?.reason || DOUBTS[problem], quote: check?.quote?.text } : null;
 }
 
 // Return the line of trust, as far as it is known. Only written texts have a confidence of their own.
-export function trustOf(answer, { relevance, milliseconds } = {}) {
-  const checks = answer?.checks ?? [];
-  const found = relevance ?? answer?.confidence?.retrieval;
-  return [
-    found != null && `Relevance ${level(found)}`,
-    answer?.confidence && answer.kind === "written" && `confidence ${level(answer.confidence.value)}`,
+export function trustOf({ kind, checks = [], confidence, relevance, latency_ms: time }) {
+  return joined(
+    relevance?.value != null && `Relevance ${level(relevance.value)}`,
+    kind === "written" && confidence && `confidence ${level(confidence.value)}`,
     checks.length > 0 && `${checks.filter(({ matches }) => matches).length}/${checks.length} citations verified`,
-    milliseconds !== undefined && duration(milliseconds),
-  ].filter(Boolean);
+    time !== undefined && duration(time),
+  );
 }
 
-export function copyOf(answer, indexOf = () => "") {
-  const sources = (answer.sources ?? []).map((source) => {
-    const quotes = (source.quotes ?? []).map(({ text }) => `\n    “${text.trim()}”`).join("");
+export function copyOf({ text, sources = [] }, indexOf = () => "") {
+  const told = sources.map((source) => {
+    const quotes = (source.quotes ?? []).map((quote) => `\n    “${quote.text.trim()}”`);
     const title = source.title && !isPdf(source) ? `${source.title}, ` : "";
-    return `[${source.number}] ${title}${citationOf({ ...source, index: indexOf(source) })}${quotes}`;
+    return `[${source.number}] ${title}${citationOf({ ...source, index: indexOf(source) })}${quotes.join("")}`;
   });
-  return sources.length ? `${answer.text.trim()}\n\n${sources.join("\n")}\n` : `${answer.text.trim()}\n`;
+  return [text.trim(), "", ...told].join("\n");
 }
 
-export function kindOf({ kind, fallbacks }) {
-  const hasFailed = kind === "extracted" && (fallbacks ?? []).some(({ step }) => step === kind);
-  return KINDS[hasFailed ? "failed" : kind] ?? "";
+export function kindOf({ kind, fallbacks = [] }) {
+  return KINDS[fallbacks.some(({ step }) => step === "extracted") ? "failed" : kind];
 }
 
-export function summaryOfDoubts(answer) {
-  const sentences = answer.sentences ?? [];
+export function summaryOfDoubts({ sentences = [] }) {
   const doubted = sentences.filter(doubtOf).length;
   return doubted ? `${doubted} of ${count(sentences.length, "sentence")} to check` : "";
 }

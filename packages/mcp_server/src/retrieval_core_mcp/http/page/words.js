@@ -1,9 +1,6 @@
 // Every label and sentence of the page. No other module has English.
 
-export function count(number, one, many = `${one}s`) {
-  return `${number.toLocaleString()} ${number === 1 ? one : many}`;
-}
-
+export const count = (number, one) => `${number.toLocaleString()} ${one}${number === 1 ? "" : "s"}`;
 export const chunks = (number) => count(number, "chunk");
 export const documents = (number) => count(number, "document");
 
@@ -15,18 +12,17 @@ export function shortNumber(value) {
 }
 
 export function day(moment) {
-  const date = moment ? new Date(moment) : null;
-  return date && !Number.isNaN(date.valueOf()) ? date.toLocaleDateString(undefined, { dateStyle: "medium" }) : "";
+  const date = new Date(moment || Number.NaN);
+  return Number.isNaN(date.valueOf()) ? "" : date.toLocaleDateString(undefined, { dateStyle: "medium" });
 }
 
 export function duration(milliseconds) {
-  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
-  return `${(milliseconds / 1000).toLocaleString(undefined, { maximumFractionDigits: 1 })} s`;
+  return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${shortNumber(milliseconds / 1000)} s`;
 }
 
 export function size(bytes) {
-  const [value, unit] = bytes < 1e3 ? [bytes, "bytes"] : bytes < 1e6 ? [bytes / 1e3, "kB"] : [bytes / 1e6, "MB"];
-  return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 ? 1 : 0 })} ${unit}`;
+  if (bytes < 1000) return count(bytes, "byte");
+  return bytes < 1e6 ? `${shortNumber(bytes / 1000)} kB` : `${shortNumber(bytes / 1e6)} MB`;
 }
 
 export function level(chance) {
@@ -34,53 +30,34 @@ export function level(chance) {
   return chance >= 1 / 3 ? "medium" : "low";
 }
 
-export const isPdf = ({ source }) => /\.pdf$/i.test(source ?? "");
+export const isPdf = ({ source }) => /\.pdf$/i.test(source);
+export const pageName = (source) => (/\.pptx$/i.test(source) ? "slide" : "page");
 
-export function pageName(source) {
-  return /\.pptx$/i.test(source ?? "") ? "slide" : "page";
-}
+const range = (name, [first, last = first]) => (first === last ? `${name} ${first}` : `${name}s ${first}–${last}`);
 
-export function pageRange(span, source) {
-  const [first, last] = span ?? [];
-  if (first === undefined) return "";
-  return first === last || last === undefined
-    ? `${pageName(source)} ${first}`
-    : `${pageName(source)}s ${first}–${last}`;
-}
-
-export function lineRange(lines) {
-  if (!lines) return "";
-  return lines[0] === lines[1] ? `line ${lines[0]}` : `lines ${lines[0]}–${lines[1]}`;
-}
+export const pageRange = (span, source) => (span?.length ? range(pageName(source), span) : "");
+export const lineRange = (lines) => (lines ? range("line", lines) : "");
 
 // The rows of a table file, such as CSV. A table within a text has lines, which say more.
-export function rowRange({ row_range: rows, page_span: pages, lines }) {
-  if (!rows || pages || lines) return "";
-  return rows[0] === rows[1] ? `row ${rows[0]}` : `rows ${rows[0]}–${rows[1]}`;
-}
+export const rowRange = ({ row_range: rows, page_span: pages, lines }) =>
+  rows && !pages && !lines ? range("row", rows) : "";
 
 // The way to cite a chunk: `file:lines`, a page of its file, or a row of its table; and which of several indexes.
 export function citationOf(chunk) {
   const { source, document_id: id, page_span: pages, lines, index } = chunk;
   const name = source ?? id;
-  const place = pages ? pageRange(pages, name) : rowRange(chunk);
-  const range = lines && !place ? `:${lines[0]}${lines[0] === lines[1] ? "" : `-${lines[1]}`}` : "";
-  return `${name}${range}${place && `, ${place}`}${index ? ` (${index})` : ""}`;
+  const place = pageRange(pages, name) || rowRange(chunk);
+  const numbers = lines ? `:${[...new Set(lines)].join("-")}` : "";
+  return `${name}${place ? `, ${place}` : numbers}${index ? ` (${index})` : ""}`;
 }
 
-export const MODES = {
-  __proto__: null,
-  "": "default",
-  hybrid: "hybrid",
-  dense: "vector",
-  lexical: "keyword",
-};
+export const MODES = { __proto__: null, "": "default", hybrid: "hybrid", dense: "vector", lexical: "keyword" };
 
 export const STAGES = {
   __proto__: null,
   version: "read the index version",
   cache: "look in the cache",
-  semantic_cache: "look for a similar cached query",
+  similar: "look for a similar cached query",
   transform: "rewrite the query",
   embed: "embed the query",
   dense: "vector search",
@@ -92,7 +69,6 @@ export const STAGES = {
   rerank: "rerank",
   threshold: "apply the score threshold",
   diversify: "remove near duplicates",
-  expand: "add neighbouring chunks",
   filter: "filter by relevance",
 };
 
@@ -104,7 +80,6 @@ export const FALLBACKS = {
   lexical: "Keyword search",
   rerank: "Not reranked",
   condense: "Follow-up question not rewritten",
-  expand: "Without neighbouring chunks",
   cache: "Without the cache",
   verify_answer: "Not verified",
 };
@@ -113,13 +88,12 @@ export const ROLES = {
   __proto__: null,
   primary: "result",
   parent: "section",
-  neighbor: "neighbour",
   sibling: "same section",
+  cross_page: "neighbour",
 };
 
 export const KINDS = {
   __proto__: null,
-  written: "",
   extracted: "Sentences from your documents. To get written answers, configure a language model: llm.kind.",
   failed: "Sentences from your documents, because the language model failed.",
   without_documents: "Written without your documents, because they could not be searched. Check it elsewhere.",
@@ -133,7 +107,6 @@ export const DOUBTS = {
 };
 
 export const FAILURES = {
-  __proto__: null,
   unreachable: "The server cannot be reached. It may have stopped: look at the window where it was started.",
   interrupted: "The connection was lost before the answer was complete.",
   unreadable: "The server sent something that this page can't read. Reload the page.",
@@ -178,10 +151,7 @@ export const TEXT = {
   why: "Why",
   context: "Context",
   compare: "Compare",
-  noAnswer: (words) =>
-    words.length
-      ? `No answer in these documents: no chunk contains ${words.join(", ")}.`
-      : "No answer in these documents.",
+  noAnswer: (words) => `No answer in these documents${words.length ? `: no chunk contains ${words.join(", ")}` : ""}.`,
   askNext: "Ask a follow-up question",
   newQuestion: "New question",
   earlier: (turns) => `After ${count(turns, "earlier question")}`,
@@ -219,18 +189,16 @@ export const TEXT = {
   andMore: (number) => `and ${shortNumber(number)} more`,
   relevance: (value) => `Relevance ${value.toFixed(2)}: how likely the results answer the query.`,
   whyNot: "Why not this one?",
-  expected: "A document or a chunk",
   expectedHint: "part of a document's name, or a chunk such as notes.md#0",
   explain: "Explain",
   noChunk: "Several documents have that in their name. Choose one:",
   nearestChunk: "Its chunk that is nearest to the query: ",
   timeline: (time) => `Timeline: ${time} in total`,
   matched: (words) => `Matched words: ${words}`,
+  matchedAbove: (words) => `in the title and headings: ${words}`,
   fused: (value) => `Combined score ${value}`,
   reranked: (before, after) =>
-    before === after
-      ? `reranking kept it at rank ${after} of these results`
-      : `reranking moved it from rank ${before} to ${after} of these results`,
+    `reranking ${before === after ? "kept it at rank" : `moved it from rank ${before} to`} ${after} of these results`,
   notFound: "not found",
   rank: (rank) => `rank ${rank}`,
   vector: "vector search",
@@ -239,15 +207,15 @@ export const TEXT = {
   stages: "Stages of the search, in the order in which they began",
   stageColumns: (scale) => ["stage", `0 to ${scale} ms`, "time", "chunks", "what happened"],
   deadline: (time, isNear, share) =>
-    isNear
-      ? `The deadline is ${time} ms after the start: the line in each row.`
-      : `The deadline is ${time} ms after the start, far beyond the right edge: ${shortNumber(share)}% of it was used.`,
+    `The deadline is ${time} ms after the start${
+      isNear ? ": the line in each row" : `, far beyond the right edge: ${shortNumber(share)}% of it was used`
+    }.`,
   fromTo: (start, end) => `from ${start} to ${end} ms`,
   attemptFailed: (attempt, time, error) => `attempt ${attempt} failed after ${time} ms: ${error}`,
   attempts: (number) => `${number} attempts`,
   dropped: (number) => `${number} dropped`,
   otherMode: "The other search mode",
-  compareWith: "Compare with",
+  compareWith: "with",
   onlyHere: "only here",
   sameRank: "same rank on both sides",
   otherRank: (rank) => `rank ${rank} on the other side`,
@@ -265,9 +233,9 @@ export const TEXT = {
   section: "Section",
   indexedAt: "Indexed",
   comparing: "Comparing…",
-  compareSource: "Compare with the document",
+  compareSource: "Compare with what was indexed",
   fileChanged: "The file was changed since it was indexed: this is the text from then.",
-  unchanged: "Unchanged: the document contains exactly this.",
+  unchanged: "Unchanged: this is exactly what was indexed.",
   damaged: (details) => `Damaged: ${details}`,
   chunkGone: "Gone: the index no longer contains this chunk.",
   openOriginal: "Open the original",
@@ -282,17 +250,16 @@ export const TEXT = {
   fromStart: "The document from its start",
   chapter: (title) => `Chapter: ${title}`,
   partOf: (name, from, to, all) => {
-    const range = from === to ? ` ${from}` : `s ${from} to ${to}`;
-    return `${name[0].toUpperCase()}${name.slice(1)}${range}${all ? ` of ${all}` : ""}`;
+    const text = range(name, [from, to]);
+    return `${text[0].toUpperCase()}${text.slice(1)}${all ? ` of ${all}` : ""}`;
   },
   morePages: (number) => `Show ${count(number, "more page")} of the chunk`,
   pageOf: (number, all) => `Page ${number} of ${all}`,
   notOnPage: "; the words of the chunk were not found on it",
   title: "Ask the documents",
   titleOf: (query) => `${query} – the documents`,
-  filters: (number) => (number ? `Filters (${number})` : "Filters"),
+  filters: (number) => `Filters${number ? ` (${number})` : ""}`,
   removeFilter: "Remove the filter",
-  brokenFilter: "The filter in the address is not valid JSON.",
   noFields: (reason) => `The fields can't be loaded: ${reason}`,
   withoutFields: "The chunks of this index have no fields to filter by.",
   remove: "Remove",
@@ -322,19 +289,19 @@ export const TEXT = {
   tooLarge: (found, most) => `it has ${found}, and the limit is ${most}`,
   index: "Index",
   notEmbedded: (number) => `${chunks(number)} not embedded yet: until then, only keyword search finds them.`,
-  fields: (number) => count(number, "field to filter by", "fields to filter by"),
+  fields: (number) => `${count(number, "field")} to filter by`,
   fieldsToFilter: "Fields to filter by",
   fieldColumns: ["field", "type", "chunks", "values"],
-  partOfName: "Part of a document's name or title",
+  partOfName: "Words of a document's name or title",
   find: "Find",
   documents: "Documents",
   documentColumns: ["document", "chunks", ""],
-  noSuchName: "No document has that in its name or title.",
+  noSuchName: "No document has these words in its name or title.",
   noDocuments: "There are no documents.",
   more: "More",
   skippedFiles: "If a file is missing here, it was skipped. For the reason, run: retrieval index FOLDER",
   removeDocument: (id) => `Remove ${id} from the index? Its file is kept.`,
   removed: "Removed",
   openSource: (number, title) => `Open source ${number}: ${title}`,
-  whyTrusted: "What is the confidence based on?",
+  whyTrusted: "What is this based on?",
 };
