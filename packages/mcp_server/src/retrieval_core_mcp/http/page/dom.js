@@ -39,7 +39,8 @@ export function draw(region, known, render) {
   if (drawn.get(region) === key) return;
   drawn.set(region, key);
   const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
-  const typed = [...region.querySelectorAll("input[id]")].filter(({ value, defaultValue }) => value !== defaultValue);
+  const isTyped = ({ value, defaultValue, type }) => value !== defaultValue && type !== "file";
+  const typed = [...region.querySelectorAll("input[id]")].filter(isTyped);
   fill(region, render());
   for (const { id, value, defaultValue } of typed) {
     const next = document.getElementById(id);
