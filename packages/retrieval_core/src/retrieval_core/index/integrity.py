@@ -140,7 +140,7 @@ class IntegrityCheck:
         return found and tally.completed(found)
 
     async def _validate_section(self, section_id: str, section: Section) -> ChunkValidation | None:
-        """Return the first problem of the chunks in a section, which has no text of its own, or that all is well."""
+        """Return the first chunk of a section that is damaged; a valid result for the section if none is."""
         name = section.document_id
         fetched = await self._fetch(_whole((name,)))
         document = fetched.documents.get(name)

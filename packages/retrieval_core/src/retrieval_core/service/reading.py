@@ -254,12 +254,15 @@ async def read_cited(context: ServiceContext, request: ChunkRequest) -> Chunk:
         NotFoundError: There is neither that the caller may see.
         StoreError: The index can't be read.
     """
-    store = await context.index(request.index).store()
-    found = await store.fetch(FetchRequest(section_ids=(request.id,), filter=context.tenant))
-    section = found.sections.get(request.id)
-    if section and (chunk := await _section_as_chunk(context, store, request.id, section)) is not None:
-        return chunk
-    return await read_chunk(context, request)
+    try:
+        return await read_chunk(context, request)
+    except NotFoundError:  # most are chunks, which take one request
+        store = await context.index(request.index).store()
+        found = await store.fetch(FetchRequest(section_ids=(request.id,), filter=context.tenant))
+        section = found.sections.get(request.id)
+        if section and (chunk := await _section_as_chunk(context, store, request.id, section)) is not None:
+            return chunk
+        raise
 
 
 async def _section_as_chunk(context: ServiceContext, store: Store, name: str, section: Section) -> Chunk | None:
